@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VERSION = "3.2.2"
 COMPONENTS = ["input/tex", "output/chtml", "a11y/assistive-mml"]
-FILES = [
+FILES = [  # relative to the folder of MathJax
     "startup.js",
     "core.js",
     "input/tex.js",
@@ -52,6 +52,11 @@ def source_folder() -> Path:
             "if the lock has moved to another MathJax, change VERSION in book/_ext/book_mathjax.py and look at a page."
         )
     return folder
+
+
+def files_of_a_page() -> list[str]:
+    """What every page with mathematics loads; fonts and rarer TeX come on top, as its formulas need them."""
+    return [file for file in FILES if "*" not in file]
 
 
 def copy_files(destination: Path, license_text: str) -> None:
