@@ -17,10 +17,10 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools.notebook_citations import Bibliography, read_bibliography
-from tools.notebook_inline import Context, convert
+from tools.notebook_inline import Context, cited_keys, convert, without_code
 from tools.notebook_markdown import caption, details, render_blocks, solution_title
 from tools.notebook_numbers import Book, read_book
-from tools.notebook_source import Block, SourceError, blocks, front_matter
+from tools.notebook_source import Block, SourceError, blocks, front_matter, walk
 from tools.project import BADGE, ROOT, Project, read_project
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ COLAB_LIST = Path("constraints/colab.txt")
 EXPECTED_TIME = "under 75 seconds on two CPU cores"  # the bar every chapter's fast profile keeps
 FOLDED_TAGS = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
-# What a reader of a plain notebook must never see.
-DEBRIS = re.compile(r"\{[a-z][\w:.-]*\}`|^\s*:{3,}|^\s*`{3,}\{|^\+\+\+|^\([\w.:-]+\)=\s*$|^% ", flags=re.MULTILINE)
+# What a reader of a plain notebook must never see: fences, labels, comments, cell breaks; and roles, unless quoted.
+DEBRIS = re.compile(r"^\s*:{3,}|^\s*`{3,}\{|^\+\+\+|^\([\w.:-]+\)=\s*$|^% ", flags=re.MULTILINE)
+ROLE_DEBRIS = re.compile(r"\{[a-z][\w:.-]*\}`")
 
 
 def export(source: Path, root: Path, project: Project, book: Book, works: Bibliography) -> str:
@@ -55,8 +56,12 @@ def export(source: Path, root: Path, project: Project, book: Book, works: Biblio
     header, header_lines = front_matter(text)
     if "kernelspec" not in header:
         raise SourceError("a chapter begins with the jupytext header; without it its cells would be text", path, 1)
-    context = Context(project, book, works, path.removesuffix(".md"), path, text)
-    parts = blocks("\n".join(text.split("\n")[header_lines:]), path, header_lines + 1)
+    body = "\n".join(text.split("\n")[header_lines:])
+    parts = blocks(body, path, header_lines + 1)
+    cited = set().union(
+        *(cited_keys(f"{block.argument}\n{block.text}") for block in walk(body, path) if block.kind == "prose")
+    )
+    context = Context(project, book, works, path.removesuffix(".md"), path, frozenset(cited))
     if not parts or parts[0].kind != "heading" or parts[0].level != 1:
         raise SourceError("a chapter begins with its title, as in `# Softmax`", path, header_lines + 1)
     cells = [
@@ -116,15 +121,18 @@ def _cells(parts: list[Block], context: Context) -> Iterator[NotebookNode]:
     """Cells in order: stretches of text between code cells, and what stands in a solution folded."""
     stretch: list[Block] = []
     solution = ""  # title of the solution being read
+    opened = False  # whether some of its text has been shown
     level = 1
 
     def text() -> Iterator[NotebookNode]:
-        nonlocal level
+        nonlocal level, opened
         shown = render_blocks(stretch, context, level=level)
         level = next((block.level for block in reversed(stretch) if block.kind == "heading"), level)
         stretch.clear()
         if shown:
-            yield new_markdown_cell(details(solution, shown) if solution else shown)
+            summary = f"{solution}, continued" if opened else solution
+            yield new_markdown_cell(details(summary, shown) if solution else shown)
+            opened = bool(solution)
 
     for block in parts:
         name = block.name if block.kind == "directive" and not block.indent else ""
@@ -135,12 +143,12 @@ def _cells(parts: list[Block], context: Context) -> Iterator[NotebookNode]:
             yield from text()
             if solution:
                 raise context.fail(f"{solution} is still open here; close it with solution-end", block.line)
-            solution = solution_title(block.argument, context, block.line)
+            solution, opened = solution_title(block.argument, context, block.line), False
         elif name == "solution-end":
             if not solution:
                 raise context.fail("solution-end without a solution-start", block.line)
             yield from text()
-            solution = ""
+            solution, opened = "", False
         elif block.kind == "break":
             yield from text()
         else:
@@ -152,16 +160,14 @@ def _cells(parts: list[Block], context: Context) -> Iterator[NotebookNode]:
 
 def _code(block: Block, solution: str, context: Context) -> Iterator[NotebookNode]:
     """A code cell, folded where the site hides it, and its caption."""
-    if solution:
-        yield _folded(block.text, solution)
-    elif FOLDED_TAGS & set(block.options.get("tags", ())):
-        yield _folded(block.text, "")
-    else:
-        yield new_code_cell(block.text)
+    tags = block.options.get("tags", [])
+    cell = _folded(block.text, solution) if solution or FOLDED_TAGS & set(tags) else new_code_cell(block.text)
+    if tags:
+        cell.metadata["tags"] = tags
+    yield cell
     figure = (block.options.get("mystnb") or {}).get("figure") or {}
     if figure.get("caption"):
-        text = convert(" ".join(figure["caption"].split()), context, block.line)
-        yield new_markdown_cell(caption(figure.get("name", ""), text, context))
+        yield new_markdown_cell(caption(block, figure["caption"], context))
 
 
 def _folded(source: str, title: str) -> NotebookNode:
@@ -180,11 +186,17 @@ def _with_stable_ids(cells: list[NotebookNode], path: str) -> list[NotebookNode]
     return cells
 
 
+def debris(markdown: str) -> str:
+    """The first directive, label or role that is left in exported text, or nothing."""
+    found = DEBRIS.search(markdown) or ROLE_DEBRIS.search(without_code(markdown))
+    return found[0].strip() if found else ""
+
+
 def _refuse_debris(notebook: NotebookNode, path: str) -> None:
     for cell in notebook.cells:
-        found = DEBRIS.search(cell.source) if cell.cell_type == "markdown" else None
-        if found:
-            raise SourceError(f"the export would show {found[0].strip()!r}, in: {cell.source[:80]!r}", path, 1)
+        left = debris(cell.source) if cell.cell_type == "markdown" else ""
+        if left:
+            raise SourceError(f"the export would show {left!r}, in: {cell.source[:80]!r}", path, 1)
 
 
 def export_all(root: Path = ROOT) -> dict[Path, str]:

@@ -12,6 +12,7 @@ from tools.notebook_source import SourceError
 
 if TYPE_CHECKING:
     from tools.notebook_numbers import Book, Target
+    from tools.notebook_source import Block
     from tools.project import Project
 
 # Read from left to right, the first that fits wins: what stands in code or in mathematics is left alone.
@@ -36,13 +37,17 @@ class Context:
     works: Bibliography
     docname: str
     path: str  # of the source, for messages
-    source: str = ""  # all of the page, to find what it cites
+    cited: frozenset[str] = frozenset()  # keys of all works the page cites
 
     def href(self, target: Target) -> str:
         """Within the notebook where the target is in it, else on the site."""
         if target.docname == self.docname:
             return f"#{target.anchor}"
         return self.project.page(target.docname, target.anchor)
+
+    def at(self, block: Block) -> Target:
+        """What the site numbers at a block of this page."""
+        return self.book.numbered[self.path, block.line]
 
     def fail(self, message: str, line: int) -> SourceError:
         return SourceError(message, self.path, line)
@@ -74,6 +79,17 @@ def convert(text: str, context: Context, line: int) -> str:
     return _PIECES.sub(piece, text)
 
 
+def cited_keys(text: str) -> set[str]:
+    """The keys of the works that a stretch of prose cites."""
+    roles = (match for match in _PIECES.finditer(text) if (match["role"] or "").partition(":")[0] == "cite")
+    return {key.strip() for match in roles for key in match["content"].split(",")}
+
+
+def without_code(text: str) -> str:
+    """The text without what stands in backticks."""
+    return _PIECES.sub(lambda match: "" if match["code"] else match[0], text)
+
+
 def _role(role: str, content: str, context: Context, line: int) -> str:
     explicit = _EXPLICIT.match(content)
     text, target = (explicit["text"], explicit["target"]) if explicit else ("", content)
@@ -90,7 +106,9 @@ def _role(role: str, content: str, context: Context, line: int) -> str:
         case "doc":
             docname = _resolve(target, context)
             if docname not in context.book.titles:
-                raise context.fail(f"{{doc}} names {target!r}, but _toc.yml has no such page, or it is not written yet", line)
+                raise context.fail(
+                    f"{{doc}} names {target!r}, but _toc.yml has no such page, or it is not written yet", line
+                )
             return f"[{text or context.book.titles[docname]}]({context.project.page(docname)})"
         case "cite" | "cite:p" | "cite:t":
             return _citation(content, role == "cite:t", context, line)
@@ -109,7 +127,8 @@ def _reference(role: str, text: str, label: str, context: Context, line: int) ->
             raise context.fail(f"{{numref}} names {label!r}, which has no number", line)
         shown = text.replace("%s", target.number).replace("{number}", target.number) if text else target.name
     elif role == "ref" and target.kind not in {"exercise", "solution"}:
-        shown = text or convert(target.title, context, line)
+        # A caption may itself hold links, which cannot stand inside the text of another.
+        shown = text or re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", convert(target.title, context, line))
     else:
         shown = text or target.name
     if not shown:
@@ -137,7 +156,9 @@ def _link(match: re.Match, context: Context, here: int, line: int) -> str:
     elif path.endswith(".md"):
         docname = _resolve(path.removesuffix(".md"), context)
         if docname not in context.book.titles:
-            raise context.fail(f"the link {link!r} leads to a page that _toc.yml does not have, or that is not written yet", here)
+            raise context.fail(
+                f"the link {link!r} leads to a page that _toc.yml does not have, or that is not written yet", here
+            )
         target, text = context.project.page(docname, anchor), text or context.book.titles[docname]
     elif match["image"]:
         target = context.project.image(_resolve(path, context))

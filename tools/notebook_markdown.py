@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tools.notebook_citations import full
+from tools.notebook_citations import full, label
 from tools.notebook_inline import Context, convert
 from tools.notebook_numbers import PROOF_KINDS, make_id
 from tools.notebook_source import Block, blocks
@@ -55,7 +55,7 @@ def render_blocks(parts: list[Block], context: Context, *, level: int = 1) -> st
 
 def anchor(name: str) -> str:
     """A place that links inside the notebook lead to; Colab follows names, JupyterLab ids."""
-    return f'<a id="{name}" name="{name}"></a>'
+    return f'<a id="{name}" name="{name}"></a>' if name else ""
 
 
 def _render_block(block: Block, context: Context, level: int) -> str:
@@ -126,11 +126,9 @@ def _title(block: Block, context: Context) -> str:
 
 
 def _theorem(block: Block, kind: str, context: Context, level: int) -> str:
-    label = block.options.get("label")
-    name = context.book.targets[label].name if label else kind.title()
+    target = context.at(block)
     title = f" ({_title(block, context)})" if block.argument else ""
-    place = anchor(label) if label else ""
-    return _quote(f"{place}**{name}{title}.**\n\n{_body(block, context, level)}")
+    return _quote(f"{anchor(target.anchor)}**{target.name}{title}.**\n\n{_body(block, context, level)}")
 
 
 def _proof(block: Block, context: Context, level: int) -> str:
@@ -148,16 +146,12 @@ def _admonition(block: Block, title: str, context: Context, level: int) -> str:
 
 
 def _exercise(block: Block, context: Context, level: int) -> str:
-    label = block.options.get("label")
-    if not label:
+    target = context.at(block)
+    if not target.anchor:
         raise context.fail("an exercise needs a :label:, as its solution and its check refer to it", block.line)
-    heading = (
-        f"{context.book.targets[label].name}: {_title(block, context)}"
-        if block.argument
-        else (context.book.targets[label].name)
-    )
+    heading = f"{target.name}: {_title(block, context)}" if block.argument else target.name
     marks = "#" * min(level + 1, 6)
-    return f"{anchor(label)}\n\n{marks} {heading}\n\n{_body(block, context, level + 1)}"
+    return f"{anchor(target.anchor)}\n\n{marks} {heading}\n\n{_body(block, context, level + 1)}"
 
 
 def _solution(block: Block, context: Context, level: int) -> str:
@@ -182,39 +176,28 @@ def _figure(block: Block, context: Context, level: int) -> str:
     if not alt:
         raise context.fail("a figure needs an :alt: text", block.line)
     picture = convert(f"![{alt}]({block.argument})", context, block.line)
-    if not block.text.strip():
-        return picture
-    return f"{picture}\n\n{caption(block.options.get('name', ''), _body(block, context, level), context)}"
+    return f"{picture}\n\n{caption(block, block.text, context)}" if block.text.strip() else picture
 
 
-def caption(label: str, text: str, context: Context) -> str:
-    """A figure's caption in italics, under the picture."""
-    flat = " ".join(text.split())
-    if not label:
-        return f"*{flat}*"
-    target = context.book.targets[label]
-    return f"{anchor(target.anchor)}*{target.name}. {flat}*"
+def caption(block: Block, text: str, context: Context) -> str:
+    """The number and caption of a figure, in italics, under the picture that `block` shows."""
+    target = context.at(block)
+    return f"{anchor(target.anchor)}*{target.name}. {convert(' '.join(text.split()), context, block.line)}*"
 
 
 def _table(block: Block, context: Context, level: int) -> str:
-    name = context.book.targets[block.options["name"]].name + ". " if "name" in block.options else ""
-    place = anchor(make_id(block.options["name"])) if "name" in block.options else ""
-    return f"{place}*{name}{_title(block, context)}*\n\n{_body(block, context, level)}"
+    target = context.at(block)
+    return f"{anchor(target.anchor)}*{target.name}. {_title(block, context)}*\n\n{_body(block, context, level)}"
 
 
 def _bibliography(block: Block, context: Context, level: int) -> str:
     """The works cited in this page, in order of their authors."""
     if str(block.options.get("filter", "")).strip() != "docname in docnames":
         raise context.fail("a chapter's bibliography has `:filter: docname in docnames`", block.line)
-    cited = [context.works[key] for key in cited_keys(context)]
-    return "\n".join(f"- {entry}" for entry in sorted(map(full, cited), key=str.lower))
-
-
-def cited_keys(context: Context) -> set[str]:
-    """The keys of all works that the page being exported cites."""
-    source = context.source
-    found = re.findall(r"\{cite(?::[pt])?\}`([^`]+)`", source)
-    return {key.strip() for keys in found for key in keys.split(",")}
+    cited = [context.works[key] for key in context.cited]
+    return "\n".join(
+        f"- {full(work)}" for work in sorted(cited, key=lambda work: [part.lower() for part in label(work)])
+    )
 
 
 def _code(block: Block, context: Context, level: int) -> str:

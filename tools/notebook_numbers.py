@@ -46,6 +46,7 @@ class Book:
     titles: dict[str, str] = field(default_factory=dict)
     chapters: dict[str, int] = field(default_factory=dict)
     targets: dict[str, Target] = field(default_factory=dict)
+    numbered: dict[tuple[str, int], Target] = field(default_factory=dict)  # by file and line, labelled or not
     terms: dict[str, str] = field(default_factory=dict)  # term in lower case -> its anchor
     glossary: str = ""
 
@@ -162,9 +163,11 @@ class _Page:
         elif name != "table" and not (name.startswith("prf:") and kind in PROOF_KINDS):
             return
         number = "" if "nonumber" in options else self._next(kind)
+        anchor = label if name.startswith("prf:") or kind == "exercise" else make_id(label)
+        target = Target(kind, number, " ".join(str(title).split()), self.docname, anchor)
+        self.book.numbered[self.path, block.line] = target
         if label:
-            anchor = label if name.startswith("prf:") or kind == "exercise" else make_id(label)
-            self._add(label, Target(kind, number, str(title), self.docname, anchor), block.line)
+            self._add(label, target, block.line)
         self.waiting.clear()
 
     def _next(self, kind: str) -> str:

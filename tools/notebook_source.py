@@ -83,7 +83,7 @@ def blocks(text: str, path: str, first_line: int = 1) -> list[Block]:
     found: list[Block] = []
     position = 0
     for token in _spans(_parser().parse(text), path, first_line):
-        start, end = token.map
+        start, end = _lines_of(token)
         if start < position:  # inside a block that was taken whole
             continue
         found += _prose(lines, position, start, first_line)
@@ -114,8 +114,14 @@ def _spans(tokens: list[Token], path: str, first_line: int) -> Iterator[Token]:
             yield token
 
 
-def _block(token: Token, lines: list[str], path: str, first_line: int) -> Block:
+def _lines_of(token: Token) -> tuple[int, int]:
+    """First line and the one after the last; the parser leaves the last line of an amsmath environment out."""
     start, end = token.map
+    return (start, start + token.content.rstrip("\n").count("\n") + 1) if token.type == "amsmath" else (start, end)
+
+
+def _block(token: Token, lines: list[str], path: str, first_line: int) -> Block:
+    start, end = _lines_of(token)
     line = first_line + start
     source = "\n".join(lines[start:end])
     indent = re.match(r"\s*", lines[start])[0]

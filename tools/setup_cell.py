@@ -36,10 +36,10 @@ def repository():
             raise RuntimeError(
                 f"Cannot fetch {SOURCE} ({error}). Check the connection, run this cell again."
             ) from error
-        with tempfile.TemporaryDirectory(dir=folder.parent) as half, zipfile.ZipFile(archive) as content:
+        half = folder.with_suffix(".part")
+        with zipfile.ZipFile(archive) as content:
             content.extractall(half)
-            os.rename(half, folder)
-            os.mkdir(half)  # for its own removal
+        half.rename(folder)
     return next(folder.iterdir())
 
 
@@ -52,11 +52,11 @@ def install(folder):
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         raise RuntimeError(f"adatemp does not fit this runtime. The last tested one: {TESTED_ON}.\n{result.stderr}")
+    importlib.invalidate_caches()
     after = installed_versions()
     moved = [f"{name} {version} -> {after.get(name)}" for name, version in before.items() if after.get(name) != version]
     if moved:
         raise RuntimeError("The installation moved " + ", ".join(moved) + ". Restart the runtime before going on.")
-    importlib.invalidate_caches()
 
 
 def report():
