@@ -63,9 +63,7 @@ def share(frames: Sequence[Sequence[str]]) -> list[str | Slot]:
 
 def compose(svg_open: str, parts: Sequence[str | Slot], alts: Sequence[str], controls: Sequence[Control]) -> str:
     """Writes the sliders, the picture at its start, the data of the other frames and the script that exchanges them."""
-    start = 0
-    for control in controls:
-        start = start * len(control.values) + control.start
+    start = start_frame(controls)
     slots = [part for part in parts if isinstance(part, Slot)]
 
     picture, number = [svg_open], 0
@@ -82,7 +80,9 @@ def compose(svg_open: str, parts: Sequence[str | Slot], alts: Sequence[str], con
         "frames": [[slot.choice[i] for slot in slots] for i in range(len(alts))],
         "parts": [slot.contents for slot in slots],
     }
-    stored = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    stored = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # Neither the end of the script nor a comment may appear inside it.
+    stored = stored.replace("</", "\\u003c/").replace("<!", "\\u003c!")
     return "".join(
         (
             '<div class="adatemp-controls" hidden>',
@@ -96,6 +96,14 @@ def compose(svg_open: str, parts: Sequence[str | Slot], alts: Sequence[str], con
             f"<script>{read('_live_figure.js')}</script>",
         )
     )
+
+
+def start_frame(controls: Sequence[Control]) -> int:
+    """Returns the number of the frame the sliders start at; the last slider moves fastest."""
+    frame = 0
+    for control in controls:
+        frame = frame * len(control.values) + control.start
+    return frame
 
 
 def _slider(control: Control) -> str:

@@ -1,7 +1,7 @@
 """The colours of the book's figures: one name per meaning, a value for light grounds and one for dark.
 
-A figure is drawn with the light values. Each is distinct, so it marks its role in the finished SVG, where it is replaced
-by the CSS custom property of that role; the page then chooses light or dark, and prints light.
+A figure is drawn with the light values. Each is distinct, so it marks its role in the finished SVG, where the CSS
+custom property of that role takes its place; the page then chooses light or dark, and prints light.
 
 The values were searched for: every role of `ROLES` reads as text (contrast at least 4.5) on every ground of `GROUNDS`,
 and any two stay apart under simulated protanopia, deuteranopia and tritanopia. tests/test_plotting.py measures both.
@@ -9,7 +9,12 @@ and any two stay apart under simulated protanopia, deuteranopia and tritanopia. 
 
 from __future__ import annotations
 
+import functools
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.colors import ListedColormap
 
 # name: (on light, on dark). Meanings first, then the parts every figure has.
 ROLES = MappingProxyType(
@@ -71,3 +76,24 @@ def declarations(theme: str) -> str:
     """Returns the custom properties' declarations for `theme`, "light" or "dark"."""
     column = ("light", "dark").index(theme)
     return ";".join(f"--adatemp-{name}:{pair[column]}" for name, pair in (ROLES | SURFACES).items())
+
+
+@functools.cache
+def colormap() -> ListedColormap:
+    """Returns cividis without its ends, so that it reads on both grounds; made for colour-blind readers.
+
+    References:
+        Nuñez, Anderton, Renslow (2018), Optimizing colormaps with consideration for color vision deficiency, PLOS ONE.
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(colormaps["cividis"](range(24, 244)), name="adatemp")
+
+
+@functools.cache
+def colormap_colours() -> frozenset[str]:
+    """Returns the hexadecimal colours of `colormap`, which stay as they are in light and dark."""
+    from matplotlib.colors import to_hex
+
+    return frozenset(map(to_hex, colormap().colors))

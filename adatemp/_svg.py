@@ -31,15 +31,21 @@ class Drawing(NamedTuple):
     width: float
     height: float
     elements: tuple[str, ...]
-    font_sizes: tuple[float, ...]
+    smallest_text: float
+    boxes: tuple[Any, ...]  # where each axes ended up, in figure coordinates
+
+    @property
+    def size(self) -> tuple[float, float]:
+        return self.width, self.height
 
 
-def render(figure: Figure, extra_colours: frozenset[str] = frozenset()) -> Drawing:
+def render(figure: Figure, boxes: Sequence[Any] | None = None) -> Drawing:
     """Draws a figure and cleans the SVG.
 
     Args:
-        figure: a matplotlib figure, drawn with the colours of `adatemp.plotting.palette`.
-        extra_colours: hexadecimal colours that may stay as they are, because they read on light and dark grounds.
+        figure: a matplotlib figure, drawn with the colours of `plotting.palette` and `plotting.colormap`.
+        boxes: where to put each axes, from an earlier drawing; None lets the figure's layout engine decide. The layout
+            is about half of the time, and frames that share it do not jump.
 
     Returns:
         The drawing. Equal figures give equal drawings, in this process and in the next.
@@ -47,31 +53,53 @@ def render(figure: Figure, extra_colours: frozenset[str] = frozenset()) -> Drawi
     Raises:
         ValueError: a colour outside the palette, which could vanish on one of the two grounds.
     """
+    _plain_log_labels(figure)
+    figure.set_facecolor("none")
+    # The layout engine also places legends and titles of the whole figure, which boxes say nothing about.
+    if boxes is not None and len(boxes) == len(figure.axes) and not figure.legends and not figure.get_suptitle():
+        figure.set_layout_engine("none")
+        for axes, box in zip(figure.axes, boxes):
+            axes.set_position(box)
+    document = _document(figure)
+    if "<!-- $" in document and _outline_mathematics(figure):
+        document = _document(figure)
+
+    root = ElementTree.fromstring(document)
+    _, _, width, height = map(float, root.get("viewBox").split())
+    colours = _palette.variables() | {colour: colour for colour in _palette.colormap_colours()}
+    elements = [element for child in root for element in _flatten(child) if not _invisible(element)]
+    texts = tuple(_clean(element, colours) for element in elements)
+    sizes = [float(size) for text in texts for size in re.findall(r"font-size:([\d.]+)px", text)]
+    placed = tuple(axes.get_position(original=True).frozen() for axes in figure.axes)
+    return Drawing(width, height, texts, min(sizes, default=float("inf")), placed)
+
+
+def _document(figure: Figure) -> str:
+    """Returns matplotlib's SVG, with real text, constant identifiers and no date."""
     import matplotlib
-    from matplotlib import patheffects
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "adatemp", "font.sans-serif": ["DejaVu Sans"]}
+    buffer = io.StringIO()
+    with matplotlib.rc_context(settings):
+        # The canvas itself, as Figure.savefig would draw the figure once more only to lay it out.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return buffer.getvalue()
+
+
+def _outline_mathematics(figure: Figure) -> bool:
+    """Has mathematics drawn as outlines; returns whether there was any.
+
+    matplotlib places it glyph by glyph with its own font's widths, which the reader's font does not share. All other
+    text stays text.
+    """
+    from matplotlib.patheffects import Normal
     from matplotlib.text import Text
 
-    _plain_log_labels(figure)
-    for text in figure.findobj(Text):
-        # Mathematics is placed glyph by glyph with matplotlib's own font metrics, so it is drawn as outlines; everything
-        # else stays text, set in the reader's own sans-serif font.
-        if text.get_text().count("$") >= 2 and not text.get_path_effects():
-            text.set_path_effects([patheffects.Normal()])
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "adatemp", "svg.id": None}):
-        anonymous = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", metadata=anonymous, facecolor="none", edgecolor="none")
-    root = ElementTree.fromstring(buffer.getvalue())
-    _, _, width, height = map(float, root.get("viewBox").split())
-
-    elements = []
-    for child in root:
-        elements += _flatten(child)
-    variables = _palette.variables()
-    kept = [_clean(element, variables, extra_colours) for element in elements if not _invisible(element)]
-    sizes = [float(size) for text in kept for size in re.findall(r"font-size:\s*([\d.]+)px", text)]
-    return Drawing(width, height, tuple(kept), tuple(sorted(set(sizes))))
+    texts = [text for text in figure.findobj(Text) if text.get_text().count("$") >= 2 and not text.get_path_effects()]
+    for text in texts:
+        text.set_path_effects([Normal()])
+    return bool(texts)
 
 
 def number_ids(texts: Sequence[str], prefix: str) -> list[str]:
@@ -137,12 +165,12 @@ def _invisible(element: ElementTree.Element) -> bool:
     return element.tag == "path" and "fill:none" in style and "stroke:" not in style and not element.get("id")
 
 
-def _clean(element: ElementTree.Element, variables: dict[str, str], extra_colours: frozenset[str]) -> str:
+def _clean(element: ElementTree.Element, colours: dict[str, str]) -> str:
     """Writes an element with short numbers, the page's font and the page's colours."""
 
     def colour(match: re.Match) -> str:
-        if match[0] in variables or match[0] in extra_colours:
-            return variables.get(match[0], match[0])
+        if match[0] in colours:
+            return colours[match[0]]
         raise ValueError(
             f"the figure is drawn with the colour {match[0]}, which may vanish on a light or a dark page; "
             'use a colour of plotting.palette, such as plotting.palette["plain"], with alpha= for a lighter tone'
