@@ -45,23 +45,24 @@ class Picture:
 
 
 def figure(
-    width: float = 5.0, height: float = 3.2, ncols: int = 1, nrows: int = 1, **subplots: Any
+    width: float = 5.0, height: float = 3.2, ncols: int = 1, nrows: int = 1, *, mosaic: Any = None, **subplots: Any
 ) -> tuple[Figure, Any]:
     """Makes a figure in the house style.
 
     Args:
         width, height: inches. A width of 5 keeps 10 pt text legible on a phone; stack panels rather than widen.
         ncols, nrows: the grid of axes.
-        **subplots: passed to `matplotlib.figure.Figure.subplots`, such as `sharex=True` or `height_ratios=[2, 1]`.
+        mosaic: instead of a grid, named panels such as [["logits", "weights"], ["plane", "plane"]].
+        **subplots: passed to `Figure.subplots` or `Figure.subplot_mosaic`: `sharex=True`, `height_ratios=[2, 1]`.
 
     Returns:
-        The figure and its axes, one or an array of them, as `Figure.subplots` gives them.
+        The figure and its axes: one, an array of them, or with a mosaic a dictionary by name.
     """
     from cycler import cycler
     from matplotlib.figure import Figure
 
     fig = Figure(figsize=(width, height), layout="constrained")
-    axes = fig.subplots(nrows, ncols, **subplots)
+    axes = fig.subplots(nrows, ncols, **subplots) if mosaic is None else fig.subplot_mosaic(mosaic, **subplots)
     strokes = [role(name) for name in ("plain", "adaptive", "argmax", "published", "ours")]
     # Markers come with role(...) only: a curve of many points reads better without them.
     cycle = cycler(**{key: [stroke[key] for stroke in strokes] for key in ("color", "linestyle")})
