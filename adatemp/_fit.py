@@ -1,0 +1,3 @@
+"""placeholder until the fit lands"""
+
+TemperatureFit = fit_inverse_temperature = None

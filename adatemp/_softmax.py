@@ -1,0 +1,201 @@
+"""Softmax with a temperature that each row's own statistics decide."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from adatemp._attention_stats import AttentionStats
+from adatemp._entropy import row_statistics
+from adatemp._polynomial import PAPER
+from adatemp._row_state import check_rows, live_keys, promote, shifted
+from adatemp._rule import RowStatistics, TemperatureRule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Array, ArrayLike, Bool, Float
+
+
+def adaptive_temperature_softmax(
+    logits: Float[Array, "..."],
+    axis: int | Sequence[int] | None = -1,
+    where: Bool[ArrayLike, "..."] | None = None,
+    *,
+    temperature: TemperatureRule | None = PAPER,
+    return_stats: bool = False,
+) -> Float[Array, "..."] | tuple[Float[Array, "..."], AttentionStats]:
+    """softmax(beta z), with the inverse temperature beta of each row a function of the row's own entropy.
+
+    For a row z with entropy H = H(softmax(z)), the weights are softmax(beta(H) z). Wherever a rule leaves beta at 1 the
+    row is the plain softmax. beta multiplies the logits in at least float32, and gradients pass through it.
+
+    A row without live keys (all masked or -inf) gets weights 0, entropy 0, beta 1, and gradient 0. A NaN in a live
+    logit makes its row NaN, and no other; a NaN behind the mask changes nothing.
+
+    Args:
+        logits: Floating array, in the scale of the softmax (scaled, biased and masked already).
+        axis: The axis or axes that run over the keys of a row, as in `jax.nn.softmax`; None for all of them.
+        where: Mask that broadcasts to the logits, True where a key takes part. A logit of -inf never does.
+        temperature: A rule from `adatemp.temperature`; None for `jax.nn.softmax` itself.
+        return_stats: Whether to return the rows' statistics too.
+
+    Returns:
+        Weights of the logits' shape and dtype, 0 where masked, 1 in sum over each row with live keys; with
+        `return_stats` also `AttentionStats`, whose fields have the shape without `axis`.
+
+    Raises:
+        TypeError: Logits that are not floating point, a mask that is not boolean, or a temperature that is not a rule.
+        ValueError: An axis that does not exist or has no keys, a mask or a rule's parameter that does not broadcast.
+
+    References:
+        "softmax is not enough (for sharp out-of-distribution)", https://arxiv.org/abs/2410.01104
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from adatemp import adaptive_temperature_softmax, constant
+        >>> logits = jnp.array([3.0, 1.0, 0.5, 0.0])
+        >>> for rule in (None, adaptive_temperature_softmax.__kwdefaults__["temperature"], constant(beta=4.0)):
+        ...     print(adaptive_temperature_softmax(logits, temperature=rule).round(3))
+        [0.79  0.107 0.065 0.039]
+        [0.79  0.107 0.065 0.039]
+        [1. 0. 0. 0.]
+    """
+    logits, axes, where = check_rows(logits, axis, where)
+    if temperature is None:
+        weights, stats = _plain(logits, where, axes)
+    else:
+        _check_rule(temperature)
+        weights, stats = _tempered(logits, where, temperature, axes)
+    return (weights, stats) if return_stats else weights
+
+
+@partial(jax.jit, static_argnums=2)
+def _plain(logits, where, axes):
+    z, live = promote(logits), live_keys(logits, where)
+    m, log_l, entropy, _ = row_statistics(axes, False, z, live)
+    dead = ~jnp.any(live, axes)
+    lse = jnp.where(dead, -jnp.inf, m + log_l)
+    return _jax_softmax(logits, where, axes, dead), AttentionStats(entropy, jnp.ones_like(lse), lse, lse)
+
+
+@partial(jax.jit, static_argnums=3)
+def _tempered(logits, where, rule, axes):
+    """Weights and statistics under a rule.
+
+    Gradients, by the chain rule through beta. With p = softmax(z), a = softmax(beta z), w = a (da - sum a da) for a
+    cotangent da of the weights, and cotangents dH, dB, dL and dL2 of entropy, beta, lse and lse_scaled:
+
+        dbeta = sum z w + dB + dL2 E_a[z]
+        gH    = dH + (d beta / d H) dbeta,    gV = (d beta / d V) dbeta
+        dz    = beta w + beta dL2 a + p (dL - gH (z - mu) + gV ((z - mu)^2 + 2 (z - mu) - V))
+
+    with mu and V the mean and variance of z under p. Here they come from two derivative rules, that of
+    `row_statistics` for the bracket after p and that of `_normalise` for w and E_a, and from the rule itself.
+    """
+    z, live = promote(logits), live_keys(logits, where)
+    keys = partial(jnp.expand_dims, axis=axes)
+    m, log_l, entropy, variance = row_statistics(axes, "variance" in rule.needs, z, live)
+    count = jnp.sum(live, axes, dtype=jnp.int32)
+    dead = count == 0
+    t = shifted(z, m, axes, live)
+
+    readable = {
+        "count": count,
+        "entropy": entropy,
+        "variance": variance,
+        "row": (_keys_last(t, axes), _keys_last(live, axes)) if "row" in rule.needs else None,
+    }
+    stats = RowStatistics(**{name: readable[name] for name in rule.needs})
+    if not rule.differentiate:
+        stats = jax.lax.stop_gradient(stats)
+    beta = jnp.where(dead, 1, _to_rows(rule.beta(stats), m))
+
+    weights, log_total = _normalise(axes, keys(beta) * t, live)
+    if logits.dtype != z.dtype:
+        # jax.nn.softmax works in the logits' own dtype, several units in the last place from the exact value in
+        # float16. A row that the rule leaves alone is left alone to the bit; its derivative is the exact one above.
+        plain = _jax_softmax(logits, where, axes, dead).astype(z.dtype)
+        weights = weights + jax.lax.stop_gradient(jnp.where(keys(beta == 1), plain - weights, 0))
+    lse = jnp.where(dead, -jnp.inf, m + log_l)
+    lse_scaled = jnp.where(dead, -jnp.inf, beta * m + log_total)
+    return weights.astype(logits.dtype), AttentionStats(entropy, beta, lse, lse_scaled, rule.range)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _normalise(axes: tuple[int, ...], x, live):
+    """(a, log L) with L = sum exp(x) over the live keys and a = exp(x) / L, for x whose largest live value is 0.
+
+        d log L = sum a dx,    da = a (dx - sum a dx)
+
+    The largest scaled logit is beta times the largest logit, since beta > 0: it needs no second search.
+    """
+    e = jnp.where(live, jnp.exp(x), 0)
+    total = jnp.sum(e, axes, keepdims=True)
+    total = jnp.where(total == 0, 1, total)  # a row without live keys
+    return e / total, jnp.log(jnp.squeeze(total, axes))
+
+
+@_normalise.defjvp
+def _normalise_jvp(axes, primals, tangents):
+    x, live = primals
+    dx = jnp.where(live, tangents[0], 0)
+    a, log_total = _normalise(axes, x, live)
+    mean = jnp.sum(a * dx, axes, keepdims=True)
+    return (a, log_total), (a * (dx - mean), jnp.squeeze(mean, axes))
+
+
+def _jax_softmax(logits, where, axes, dead):
+    """`jax.nn.softmax`, with dead rows 0 instead of NaN: kept from it on the way in, so no NaN is ever made."""
+    dead = jnp.expand_dims(dead, axes)
+    where = None if where is None else where | dead
+    return jnp.where(dead, 0, jax.nn.softmax(jnp.where(dead, 0, logits), axes, where=where))
+
+
+def _keys_last(array, axes):
+    """[..., keys axes ...] to [*rows, n]."""
+    array = jnp.moveaxis(array, axes, range(-len(axes), 0))
+    return array.reshape(*array.shape[: -len(axes)], -1)
+
+
+def _to_rows(beta, rows):
+    beta = jnp.asarray(beta, rows.dtype)
+    try:
+        fits = np.broadcast_shapes(beta.shape, rows.shape) == rows.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"temperature: the rule gives beta of shape {beta.shape}, which does not broadcast to the rows' shape "
+            f"{rows.shape} (the logits' without axis); shape its parameters so, a value a head as [heads, 1]"
+        )
+    return jnp.broadcast_to(beta, rows.shape)
+
+
+def _check_rule(temperature) -> None:
+    if isinstance(temperature, (bool, int, float, np.ndarray, np.generic, jax.Array)):
+        raise TypeError(
+            f"temperature must be a rule, got {temperature!r}; if you mean the inverse temperature, which multiplies "
+            "the logits, write temperature=constant(beta=...), and constant(beta=1 / T) for a temperature T"
+        )
+    if isinstance(temperature, type) or not isinstance(temperature, TemperatureRule):
+        called = f"; call it: {temperature.__name__}(...)" if hasattr(temperature, "__name__") else ""
+        raise TypeError(
+            f"temperature must be None or a rule from adatemp.temperature, such as PAPER or constant(beta=2.0), "
+            f"got {temperature!r}{called}"
+        )
+    unknown = set(temperature.needs) - set(RowStatistics._fields)
+    if unknown:
+        raise ValueError(
+            f"temperature: rule {type(temperature).__name__} needs {sorted(unknown)}, "
+            f"and rows have only {list(RowStatistics._fields)}"
+        )
+    if jax.tree_util.all_leaves([temperature]):
+        raise TypeError(
+            f"temperature: rule {type(temperature).__name__} is not a pytree; decorate it with "
+            "jax.tree_util.register_dataclass, its parameters as data fields"
+        )
