@@ -1,4 +1,4 @@
-"""Checks of chapter 01: a softmax, an entropy, a top weight to order, attention by einsum, and leaks in five attentions."""
+"""Checks of chapter 01: a softmax, an entropy, a top weight to order, attention by einsum, leaks in a mask."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def ex5(depends_on: Callable[..., Any]) -> Report:
         returns: boolean [B, T, T], a NumPy or JAX array: entry [b, t, s] says whether output row t of sequence b
             depends on position s of `key` or of `value` of that sequence.
 
-    An honest causal attention depends on s exactly where s ≤ t and `where[b, s]`; anything more is a leak, anything less
-    a blind spot. `suspects()` gives five attention functions to run the test on and `example()` an input for them.
+    An honest causal attention depends on s exactly where s ≤ t and `where[b, s]`; anything more is a leak, anything
+    less a blind spot. `suspects()` gives five attention functions to run the test on and `example()` an input for them.
 
     Checked: the table for each of the five, on inputs that hide a leak from a test that looks at weights alone, at sums
     over features, at large derivatives alone, or at inputs without padding.
