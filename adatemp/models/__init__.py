@@ -1,0 +1,1 @@
+"""Small models in flax.nnx, one a module."""

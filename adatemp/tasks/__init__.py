@@ -1,0 +1,1 @@
+"""Synthetic tasks: each module generates its problems inside jit and measures a model on them."""
