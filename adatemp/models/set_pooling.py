@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from adatemp._softmax import AttentionStats
     from adatemp.temperature import TemperatureRule
 
-# Trained heads have logits in the hundreds whose deciding gaps are a hundredth: tensor-float products would not resolve them.
+# Logits of a trained head reach the hundreds and gaps of a hundredth decide: tensor-float products cannot tell them.
 PRECISION = jax.lax.Precision.HIGHEST
 
 
@@ -28,10 +28,10 @@ class SetPooling(nnx.Module):
 
         e_i = ⟨W_K h_i, q⟩ / √d,    w = softmax(e),    class logits = r(Σ_i w_i W_V h_i).
 
-    The two linear maps on either side of the softmax are moved to where they act once per set instead of once per item:
+    Two linear maps on either side of the softmax are moved to where they act once per set instead of once per item:
     e_i = ⟨g_i, W₂ᵀW_Kᵀq⟩/√d + ⟨b₂, W_Kᵀq⟩/√d and Σ w_i W_V h_i = W_V(W₂ Σ w_i g_i + b₂ Σ w_i). Both are equalities, so
-    nothing but rounding changes, in the values and in the gradients, and the cost of an item falls from four width × width
-    products to none.
+    nothing but rounding changes, in the values and in the gradients, and the width × width products of an item fall from
+    three to none.
 
     Args:
         classes: number of classes C; an item is its priority followed by the one-hot class, 1 + C numbers.
