@@ -11,8 +11,8 @@ from adatemp import _palette
 
 THEMES = ("light", "dark")
 
-# Machado, Oliveira and Fernandes (2009), A physiologically-based model for simulation of color vision deficiency, table 1
-# at severity 1.0; they act on linear RGB.
+# Machado, Oliveira and Fernandes (2009), A physiologically-based model for simulation of color vision deficiency, at
+# severity 1.0; the matrices act on linear RGB.
 SIGHT = {
     "full colour vision": np.eye(3),
     "protanopia": np.array(

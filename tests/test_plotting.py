@@ -12,8 +12,9 @@ import xml.etree.ElementTree as ElementTree
 import matplotlib
 import numpy as np
 import pytest
-from adatemp import _picture, plotting
 from matplotlib.figure import Figure
+
+from adatemp import _picture, plotting
 
 ALT = "Line chart of one curve that falls from 0.9 at 8 items to 0.02 at 16,384."
 
@@ -118,7 +119,12 @@ def test_two_processes_write_the_same_bytes(seed: str, tmp_path) -> None:
         "sys.stdout.buffer.write(plotting.show(busy_figure(), alt=ALT).html.encode())"
     )
     here = __file__.rpartition("/")[0]
-    environment = {"PYTHONHASHSEED": seed, "MPLCONFIGDIR": matplotlib.get_configdir(), "PATH": "", "HOME": str(tmp_path)}
+    environment = {
+        "PYTHONHASHSEED": seed,
+        "MPLCONFIGDIR": matplotlib.get_configdir(),
+        "PATH": "",
+        "HOME": str(tmp_path),
+    }
     done = subprocess.run([sys.executable, "-c", program, here], capture_output=True, env=environment, check=True)
     expected = _without_counter(plotting.show(busy_figure(), alt=ALT).html)
     assert _without_counter(done.stdout.decode()) == expected
