@@ -27,7 +27,7 @@ def suspects() -> dict[str, Attention]:
     ['A', 'B', 'C', 'D', 'E']
     """
     functions = (suspect.late_mask, suspect.honest, suspect.shared_temperature, suspect.strict, suspect.unpadded)
-    return {letter: jax.jit(function) for letter, function in zip("ABCDE", functions)}
+    return dict(zip("ABCDE", functions))
 
 
 def example() -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

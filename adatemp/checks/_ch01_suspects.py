@@ -48,11 +48,9 @@ def _visible(where: jax.Array, diagonal: int = 0) -> jax.Array:
 
 def _softmax(logits: jax.Array, visible: jax.Array) -> jax.Array:
     """Weights over the visible keys; rows without any are 0, and derivatives at hidden keys are exactly 0."""
-    top = jnp.max(logits, axis=-1, where=visible, initial=-jnp.inf, keepdims=True)
-    top = jax.lax.stop_gradient(jnp.where(top == -jnp.inf, 0.0, top))
-    powers = jnp.where(visible, jnp.exp(jnp.where(visible, logits, top) - top), 0.0)
-    total = powers.sum(axis=-1, keepdims=True)
-    return powers / jnp.where(total == 0.0, 1.0, total)
+    alive = visible.any(axis=-1, keepdims=True)
+    kept = jnp.where(alive, jnp.where(visible, logits, -jnp.inf), 0.0)
+    return jnp.where(visible, jax.nn.softmax(kept, axis=-1), 0.0)
 
 
 def _read(weights: jax.Array, value: jax.Array) -> jax.Array:
