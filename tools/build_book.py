@@ -1,4 +1,4 @@
-"""Builds the site strictly and looks at what came out: python tools/build_book.py (which is what `make book` runs).
+"""Builds the site strictly and looks at what came out: python -m tools.build_book (which is what `make book` runs).
 
 Every warning is an error. Progress is a line a page; the whole log is in _build/book.log.
 """
@@ -15,12 +15,8 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "tools")]
-
-import book_cache  # noqa: E402
-import book_mathjax  # noqa: E402
-from check_pages import check, pages_of_the_book  # noqa: E402
+from book._ext import book_cache, book_mathjax
+from tools.check_pages import ROOT, check, pages_of_the_book
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 NOISE = re.compile(r"\[IPKernelApp\] WARNING \| Kernel is running over TCP without encryption")

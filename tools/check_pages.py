@@ -1,4 +1,4 @@
-"""Looks at the built site and says what is missing or broken: python tools/check_pages.py [_build/html].
+"""Looks at the built site and says what is missing or broken: python -m tools.check_pages [_build/html].
 
 Jupyter Book can exit 0 having built nothing, so that a page exists is checked, not assumed. The rest is what a reader
 would meet: a traceback, a dead link, a picture without words, a heading out of order, a request to someone else's
@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 
 import yaml
-from page_facts import PageFacts, page_facts, transferred_bytes
+
+from book._ext.book_address import read_address
+from book._ext.book_mathjax import files_of_a_page
+from tools.page_facts import PageFacts, page_facts, transferred_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-from book_address import read_address  # noqa: E402
-from book_mathjax import files_of_a_page  # noqa: E402
-
 GENERATED = ("index.html", "search.html", "genindex.html", "404.html")  # pages that no source stands behind
 SHORTEST_ALT = 20  # characters; a shorter text names a picture without saying what it shows
 BUDGET = {"with mathematics": 1_200_000, "without": 600_000}  # bytes over the wire, compressed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,25 @@ ROOT_PAGE = """<!DOCTYPE html>
 
 def _note(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: document | None) -> None:
     app.book_pages_written.add(pagename)
+
+
+def _offer_our_notebook_only(
+    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: document | None
+) -> None:
+    """Buttons for Colab and for a notebook stand only where the repository holds a notebook made for readers.
+
+    The theme offers Colab the source, which it cannot read, and for download the notebook that the build ran, whose
+    text is full of directives.
+    """
+    notebook = Path(app.srcdir, f"{pagename}.ipynb")
+    if notebook.exists():
+        shutil.copyfile(notebook, Path(app.outdir, "_sources", f"{pagename}.ipynb"))
+        return
+    buttons = [group for group in context["header_buttons"] if group.get("label") != "launch-buttons"]
+    for group in buttons:
+        offered = group.get("buttons", [])
+        group["buttons"] = [button for button in offered if button.get("label") != "download-notebook-button"]
+    context["header_buttons"] = buttons
 
 
 def _start(app: Sphinx) -> None:
@@ -73,6 +93,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     # Jupyter Book passes a setting of sphinx-comments, which this book leaves out, and Sphinx warns of unknown ones.
     app.add_config_value("comments_config", {}, rebuild="")
     app.connect("builder-inited", _start)
-    app.connect("html-page-context", _note, priority=999)
+    app.connect("html-page-context", _note)
+    app.connect("html-page-context", _offer_our_notebook_only, priority=502)  # the theme makes its buttons at 501
     app.connect("build-finished", _finish, priority=100)  # before the table of contents writes a bare redirect
     return {"parallel_read_safe": True, "parallel_write_safe": False}  # the set of pages lives in one process

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
 from contextlib import suppress
 from functools import partial
@@ -14,16 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from book._ext.book_address import read_address
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "tools")]
-
-from book_address import read_address  # noqa: E402
-
 PREFIX = read_address(ROOT).prefix
 DESKTOP, PHONE = 1280, 360
 

@@ -6,9 +6,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from check_pages import BUDGET, pages_of_the_book
 from conftest import DESKTOP, PHONE
-from page_facts import transferred_bytes
+
+from tools.check_pages import BUDGET, pages_of_the_book
+from tools.page_facts import transferred_bytes
 
 PAGES = [f"{name}.html" for name in pages_of_the_book()]
 GENERATED = ["search.html", "genindex.html", "404.html"]

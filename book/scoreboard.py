@@ -1,0 +1,129 @@
+"""The claims of the papers beside what was measured here, and the rule that turns the two into a verdict.
+
+Nothing here is typed as a verdict: `judge` computes it from the stored runs, and a claim without runs is "not tried".
+The page scoreboard.md shows the result.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REPRODUCED, PARTLY, NOT, NOT_TRIED = "reproduced", "partly", "not reproduced", "not tried yet"
+CLOSE, NEAR = 5.0, 10.0  # points of accuracy
+FEWEST_SEEDS = 5
+
+
+class Verdict(NamedTuple):
+    """A verdict with the numbers it was computed from."""
+
+    word: str
+    ours: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+
+def prediction_interval(values: Sequence[float], coverage: float = 0.95) -> tuple[float, float]:
+    """Where one further run of ours would fall, if runs scatter normally: mean ± t s √(1 + 1/k).
+
+    Args:
+      values: the results of k ≥ 2 runs that differ in their seed only.
+      coverage: the share of further runs that the interval is to hold.
+    """
+    from scipy.stats import t
+
+    runs = np.asarray(values, np.float64)
+    half = t.ppf((1 + coverage) / 2, runs.size - 1) * runs.std(ddof=1) * math.sqrt(1 + 1 / runs.size)
+    return float(runs.mean() - half), float(runs.mean() + half)
+
+
+def judge(published: float, values: Sequence[float]) -> Verdict:
+    """Compares a published accuracy with our runs, both in per cent.
+
+    Reproduced: the published value lies where one further run of ours would fall, and within 5 points of our mean. The
+    second condition keeps runs that scatter widely from agreeing with everything. Partly: one of the two holds, or the
+    published value is within 10 points of our mean. Not reproduced: none of this. With fewer than five seeds there is
+    no verdict.
+    """
+    runs = np.asarray(values, np.float64)
+    if runs.size < FEWEST_SEEDS:
+        return Verdict(NOT_TRIED)
+    if not np.isfinite(runs).all():
+        raise ValueError(f"values holds a number that is not finite: {values!r}. A failed run must not be stored.")
+    mean = float(runs.mean())
+    low, high = prediction_interval(runs)
+    inside, distance = low <= published <= high, abs(published - mean)
+    if inside and distance <= CLOSE:
+        word = REPRODUCED
+    elif inside or distance <= NEAR:
+        word = PARTLY
+    else:
+        word = NOT
+    return Verdict(word, mean, low, high)
+
+
+def overall(words: Sequence[str]) -> str:
+    """One verdict for a claim that has several parts.
+
+    Reproduced if every part is; not tried if no part was; not reproduced if no part was even partly; else partly.
+    """
+    tried = [word for word in words if word != NOT_TRIED]
+    if not tried:
+        return NOT_TRIED
+    if all(word == REPRODUCED for word in words):
+        return REPRODUCED
+    return NOT if all(word == NOT for word in tried) else PARTLY
+
+
+class Claim(NamedTuple):
+    """Something a paper says, in our words, where it says it, and the chapters that will try it."""
+
+    said: str
+    where: str
+    chapters: str
+
+
+#: What has no measurement of ours yet. A claim leaves this list when a stored run of its own exists.
+UNTRIED = {
+    "softmax is not enough": (
+        Claim("With bounded logits every weight of a softmax row is of order 1/n.", "Lemma 2.1", "3"),
+        Claim("Transformers over a finite vocabulary disperse.", "Theorem 2.2", "4"),
+        Claim("Heads of a language model disperse as items are added.", "Figure 3", "4, 14"),
+        Claim("Keeping sharp needs large weights.", "Proposition 3.1", "5"),
+        Claim("Dispersion makes some reasoning fail.", "Corollary B.1", "6"),
+        Claim("A lower temperature gives a lower entropy.", "Proposition 3.2", "8"),
+        Claim("Adaptive temperature raises accuracy on larger sets with no parameter changed.", "Table 1", "8"),
+        Claim("The entropy can be computed in one stream over the keys.", "Appendix F", "10"),
+        Claim("Adaptive temperature helps a Gemma model fine-tuned on CLRS-Text.", "CLRS-Text experiments", "16"),
+    ),
+    "active-dormant attention heads": (
+        Claim("Small Transformers trained on the bigram-backcopy task form attention sinks.", "bigram-backcopy", "12"),
+        Claim("The value state of the sink is drained.", "bigram-backcopy", "12"),
+        Claim("Sinks and drained values reinforce each other in training.", "training dynamics", "13"),
+        Claim("ReLU in the place of softmax, SGD in the place of Adam, take extreme tokens away.", "ablations", "13"),
+        Claim("Heads of language models are active on some inputs and dormant on others.", "language models", "14"),
+    ),
+}
+
+
+def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for the page: the first cell of a row names it, cells that begin with a digit are numbers."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+
+    def cell(text: str) -> str:
+        kind = ' class="number"' if text[:1].isdigit() else ""
+        return f"<td{kind}>{escape(text)}</td>"
+
+    body = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>{"".join(cell(text) for text in rest)}</tr>' for first, *rest in rows
+    )
+    return (
+        f'<table class="adatemp-table"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )

@@ -1,0 +1,74 @@
+"""The scoreboard's verdicts follow from the runs by the stated rule."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scoreboard
+
+RUNS = [48.0, 49.0, 50.0, 51.0, 52.0]  # mean 50, standard deviation √2.5
+
+
+def test_prediction_interval_is_the_closed_form():
+    # t of 4 degrees of freedom at 0.975 is 2.776445 (tables); √2.5 · √1.2 = √3.
+    low, high = scoreboard.prediction_interval(RUNS)
+    assert low == pytest.approx(50 - 2.776445 * math.sqrt(3), abs=1e-5)
+    assert high == pytest.approx(50 + 2.776445 * math.sqrt(3), abs=1e-5)
+
+
+def test_prediction_interval_holds_the_next_run_as_often_as_it_says():
+    generator = np.random.default_rng(0)
+    runs = generator.normal(50, 7, size=(4000, 11))
+    hits = 0
+    for row in runs:
+        low, high = scoreboard.prediction_interval(row[:10])
+        hits += low <= row[10] <= high
+    # Three standard errors of a binomial share at 4,000 trials: 0.0103.
+    assert abs(hits / len(runs) - 0.95) < 0.0104
+
+
+@pytest.mark.parametrize(
+    ("published", "runs", "word"),
+    [
+        (50.0, RUNS, scoreboard.REPRODUCED),
+        (54.7, RUNS, scoreboard.REPRODUCED),  # inside 50 ± 4.81
+        (54.9, RUNS, scoreboard.PARTLY),  # just outside the interval, within 10 points
+        (59.9, RUNS, scoreboard.PARTLY),
+        (60.1, RUNS, scoreboard.NOT),
+        (58.0, [30.0, 40.0, 50.0, 60.0, 70.0], scoreboard.PARTLY),  # inside a wide interval is not enough
+        (90.0, [30.0, 40.0, 50.0, 60.0, 70.0], scoreboard.PARTLY),  # 50 ± 48: inside, but 40 points away
+        (99.0, [30.0, 40.0, 50.0, 60.0, 70.0], scoreboard.NOT),
+        (50.0, RUNS[:4], scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_follows_the_rule(published, runs, word):
+    assert scoreboard.judge(published, runs).word == word
+
+
+def test_failed_run_is_an_error_and_no_verdict():
+    with pytest.raises(ValueError, match="not finite"):
+        scoreboard.judge(50.0, [*RUNS, math.nan])
+
+
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        ([scoreboard.REPRODUCED] * 3, scoreboard.REPRODUCED),
+        ([scoreboard.REPRODUCED, scoreboard.NOT], scoreboard.PARTLY),
+        ([scoreboard.REPRODUCED, scoreboard.NOT_TRIED], scoreboard.PARTLY),
+        ([scoreboard.NOT, scoreboard.NOT_TRIED], scoreboard.NOT),
+        ([scoreboard.NOT_TRIED] * 2, scoreboard.NOT_TRIED),
+        ([], scoreboard.NOT_TRIED),
+    ],
+)
+def test_claim_of_several_parts(words, word):
+    assert scoreboard.overall(words) == word
+
+
+def test_table_escapes_what_it_is_given():
+    table = scoreboard.html_table("a < b", ["x"], [["<i>", "12.3", "1 & 2"]])
+    assert "a &lt; b" in table
+    assert "&lt;i&gt;" in table
+    assert '<td class="number">12.3</td>' in table
