@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from adatemp._checkpoint import load, read_about, save
 from adatemp._softmax import adaptive_temperature_softmax
+from adatemp._stored_results import results_file
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float
 
-    from adatemp._softmax import AttentionStats
+    from adatemp._attention_stats import AttentionStats
     from adatemp.temperature import TemperatureRule
 
 # Logits of a trained head reach the hundreds and gaps of a hundredth decide: tensor-float products cannot tell them.
@@ -28,10 +31,10 @@ class SetPooling(nnx.Module):
 
         e_i = ⟨W_K h_i, q⟩ / √d,    w = softmax(e),    class logits = r(Σ_i w_i W_V h_i).
 
-    Two linear maps on either side of the softmax are moved to where they act once per set instead of once per item:
-    e_i = ⟨g_i, W₂ᵀW_Kᵀq⟩/√d + ⟨b₂, W_Kᵀq⟩/√d and Σ w_i W_V h_i = W_V(W₂ Σ w_i g_i + b₂ Σ w_i). Both are equalities, so
-    nothing but rounding changes, in the values and in the gradients, and the width × width products of an item fall from
-    three to none.
+    Linear maps on either side of the softmax are moved to where they act once per set instead of once per item:
+    e_i = ⟨g_i, W₂ᵀW_Kᵀq⟩/√d + ⟨b₂, W_Kᵀq⟩/√d and Σ w_i W_V h_i = W_V(W₂ Σ w_i g_i + b₂ Σ w_i). Both are equalities,
+    so nothing but rounding changes, in values and in gradients, and an item costs no width × width product instead of
+    three.
 
     Args:
         classes: number of classes C; an item is its priority followed by the one-hot class, 1 + C numbers.
@@ -115,3 +118,25 @@ class SetPooling(nnx.Module):
         weights, stats = adaptive_temperature_softmax(logits, where=where, temperature=temperature, return_stats=True)
         classes = self.classify_from_hidden(hidden, weights)
         return (classes, stats) if return_stats else classes
+
+
+def load_head(path: str | os.PathLike | None = None) -> SetPooling:
+    """The trained head that the book follows: seed 0 of the stored runs, read from book/results/head.npz.
+
+    Args:
+        path: another file written by `save_head`.
+    """
+    path = results_file("head.npz") if path is None else path
+    about = read_about(path)
+    head = SetPooling(classes=about["classes"], width=about["width"], rngs=nnx.Rngs(0))
+    state = nnx.state(head)
+    # A pure dict has the same paths in every version of flax.
+    nnx.replace_by_pure_dict(state, load(path, nnx.to_pure_dict(state)))
+    nnx.update(head, state)
+    return head
+
+
+def save_head(path: str | os.PathLike, head: SetPooling, **about: Any) -> None:
+    """Write a head to an npz file, with what is to be said about it."""
+    width, classes = head.read_out.kernel[...].shape
+    save(path, nnx.to_pure_dict(nnx.state(head)), about={**about, "classes": classes, "width": width})

@@ -16,7 +16,7 @@ from adatemp.tasks._retrieval_sets import MaxRetrievalBatch, sample
 from adatemp.temperature import PAPER
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int, Key
+    from jaxtyping import Array, Float, Key
 
     from adatemp.models.set_pooling import SetPooling
     from adatemp.temperature import TemperatureRule
@@ -38,9 +38,9 @@ def evaluate(
 ) -> dict[str, float | int | dict[str, dict[str, float]]]:
     """Measure a head on random sets of n items, every read-out on the same sets.
 
-    Besides the given rules two read-outs are always measured. "argmax" gives weight 1 to the item of highest logit: what
-    any rule tends to as its temperature falls, since no temperature changes which item is first. "mass" takes the class
-    with most plain attention mass, without the read-out network.
+    Besides the given rules two read-outs are always measured. "argmax" gives weight 1 to the item of highest logit:
+    what any rule tends to as its temperature falls, since no temperature changes which item is first. "mass" takes the
+    class with most plain attention mass, without the read-out network.
 
     The errors of a read-out, as shares of all sets, add up exactly:
 

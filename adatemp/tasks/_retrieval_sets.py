@@ -34,7 +34,7 @@ def sample(
         batch: number of sets.
         n: items in a set, or room for items when `min_items` is given.
         classes: number of classes C.
-        min_items: when given, each set has its own size, uniform on min_items, ..., n, and the items past it are masked.
+        min_items: when given, each set has its own size, uniform on min_items, ..., n, and items past it are masked.
 
     Returns:
         The batch; `items` has 1 + C features.
