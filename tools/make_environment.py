@@ -44,8 +44,8 @@ def find_python(prefer: str | None = None) -> tuple[str, str]:
                 return program, version
     here = ".".join(map(str, sys.version_info[:2]))
     raise SystemExit(
-        f"No Python {', '.join(SUPPORTED)} with venv and pip was found (this one is {here}). Install one, on Debian and "
-        "Ubuntu by `apt-get install python3 python3-venv`, or name it: make PYTHON=/path/to/python3.12"
+        f"No Python {', '.join(SUPPORTED)} with venv and pip was found (this one is {here}). Install one, on Debian "
+        "and Ubuntu by `apt-get install python3 python3-venv`, or name it: make PYTHON=/path/to/python3.12"
     )
 
 

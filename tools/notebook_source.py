@@ -68,21 +68,26 @@ def front_matter(text: str) -> tuple[dict, int]:
     return (yaml.safe_load(found[1]), found[0].count("\n")) if found else ({}, 0)
 
 
-def blocks(text: str, path: str, first_line: int = 1) -> list[Block]:
+def blocks(text: str, path: str, first_line: int = 1, *, exported: bool = True) -> list[Block]:
     """Splits Markdown into blocks, in order; a directive's body stays text, to be split in its turn.
 
     Args:
       text: the Markdown of a page without its front matter, or of a directive's body.
       path: the file it stands in, for messages.
       first_line: where in that file the text begins.
+      exported: whether it must be possible to say all of it in plain Markdown.
 
     Raises:
-      SourceError: an unclosed fence, a directive inside a quotation, or a construct that plain Markdown lacks.
+      SourceError: an unclosed fence; and, in what is exported, a directive inside a quotation or a construct that
+        plain Markdown lacks.
     """
     lines = text.split("\n")
     found: list[Block] = []
     position = 0
-    for token in _spans(_parser().parse(text), path, first_line):
+    tokens = _parser().parse(text)
+    if exported:
+        _require_plain(tokens, lines, path, first_line)
+    for token in _spans(tokens):
         start, end = _lines_of(token)
         if start < position:  # inside a block that was taken whole
             continue
@@ -94,20 +99,27 @@ def blocks(text: str, path: str, first_line: int = 1) -> list[Block]:
 
 
 def walk(text: str, path: str, first_line: int = 1) -> Iterator[Block]:
-    """Every block in document order, going down into the bodies of directives."""
-    for block in blocks(text, path, first_line):
+    """Every block of a page in document order, going down into the bodies of directives, whatever else it holds."""
+    for block in blocks(text, path, first_line, exported=False):
         yield block
         if block.kind == "directive" and block.name not in LITERAL:
             yield from walk(block.text, path, block.body_line)
 
 
-def _spans(tokens: list[Token], path: str, first_line: int) -> Iterator[Token]:
-    """The tokens that are not prose, in order of their lines."""
+def _require_plain(tokens: list[Token], lines: list[str], path: str, first_line: int) -> None:
+    """Raises SourceError at the first token that has no counterpart in plain Markdown."""
     for token in tokens:
+        line = first_line + (token.map[0] if token.map else 0)
         for part in (token, *(token.children or ())):
             if not _PLAIN_TOKENS.match(part.type):
-                line = first_line + (token.map[0] if token.map else 0)
                 raise SourceError(f"{part.type} has no counterpart in plain Markdown; write it another way", path, line)
+        if token.info.strip().startswith("{") and lines[token.map[0]].lstrip().startswith(">"):
+            raise SourceError("a directive inside a quotation cannot be exported", path, line)
+
+
+def _spans(tokens: list[Token]) -> Iterator[Token]:
+    """The tokens that are not prose, in order of their lines."""
+    for token in tokens:
         if token.type in {"fence", "colon_fence", "code_block", "amsmath", "myst_target", "myst_line_comment"}:
             yield token
         elif token.type in {"math_block", "math_block_label", "myst_block_break", "heading_open", "html_block"}:
@@ -133,9 +145,7 @@ def _block(token: Token, lines: list[str], path: str, first_line: int) -> Block:
             marks, _, title = heading.partition(" ")
             return Block("heading", title.strip().rstrip("#").strip(), line, level=len(marks))
         case "fence" | "colon_fence" if token.info.strip().startswith("{"):
-            if ">" in indent or lines[start].lstrip().startswith(">"):
-                raise SourceError("a directive inside a quotation cannot be exported", path, line)
-            if not lines[end - 1].strip().startswith(token.markup):
+            if not lines[end - 1].lstrip(" >").startswith(token.markup):
                 raise SourceError(f"the fence {token.markup}{token.info.strip()} is never closed", path, line)
             return _directive(token, path, line, indent)
         case "math_block" | "math_block_label" | "amsmath":
