@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ def evaluate(
     *,
     rules: Mapping[str, TemperatureRule | None] = READ_OUTS,
     classes: int = 10,
+    draw: Callable[..., MaxRetrievalBatch] = sample,
 ) -> dict[str, float | int | dict[str, dict[str, float]]]:
     """Measure a head on random sets of n items, every read-out on the same sets.
 
@@ -57,6 +58,7 @@ def evaluate(
         sets: number of sets.
         rules: read-outs by name, each a temperature rule or None for the plain softmax; must contain "plain".
         classes: number of classes C.
+        draw: (key, batch, n, classes=...) to a batch; where the sets come from.
 
     Returns:
         n, sets, and means over sets: "ranking_accuracy" (highest logit on the target item), "entropy" of the plain
@@ -74,20 +76,20 @@ def evaluate(
     graph, state = nnx.split(model)
     block = max(1, BLOCK_ITEMS // n)
     blocks = jnp.arange(-(-sets // block))
-    sums = _sum_blocks(graph, n, block, classes, state, key, dict(rules), blocks, sets)
+    sums = _sum_blocks(graph, draw, n, block, classes, state, key, dict(rules), blocks, sets)
     means = jax.tree.map(lambda per_block: float(np.sum(per_block, dtype=np.float64)) / sets, jax.device_get(sums))
     for read_out in means["read_outs"].values():
         read_out["standard_error"] = float(np.sqrt(read_out["accuracy"] * (1 - read_out["accuracy"]) / sets))
     return {"n": n, "sets": sets, **means}
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _sum_blocks(graph, n, block, classes, state, key, rules, blocks, sets):
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def _sum_blocks(graph, draw, n, block, classes, state, key, rules, blocks, sets):
     """Sums over the sets of each block, so that memory is that of one block whatever the number of sets."""
     model = nnx.merge(graph, state)
 
     def one_block(_, index):
-        batch = sample(jax.random.fold_in(key, index), block, n, classes=classes)
+        batch = draw(jax.random.fold_in(key, index), block, n, classes=classes)
         wanted = index * block + jnp.arange(block) < sets  # the last block may be too large
         measured = read(model, batch, rules)
         return None, jax.tree.map(lambda values: jnp.sum(jnp.where(wanted, values, 0), dtype=jnp.float32), measured)
