@@ -40,8 +40,8 @@ lint: .venv/complete ## ruff, and that everything generated is fresh
 	$(RUN) -m tools.export_notebooks --check
 	$(RUN) -m tools.stamp_address --check
 
-floor: .venv/complete ## the unit tests and two notebooks at Colab's versions, in .venv-floor
-	$(RUN) -m tools.run_floor
+floor: ## the unit tests and two notebooks at Colab's versions, in .venv-floor
+	$(PYTHON) -m tools.run_floor
 
 clean: ## remove everything that was made, environments included
 	rm -rf _build .venv .venv-floor .pytest_cache .hypothesis .ruff_cache

@@ -1,13 +1,13 @@
 """Runs the unit tests, the setup cell and two notebooks at Colab's versions, in .venv-floor.
 
 The environment is made on Python 3.13, which Colab runs, where the machine has it, else on the Python there is. It is
-made again only when constraints/colab.txt, the lock or this file changes. The test tools, which Colab lacks, are the
-lock's.
+made again only when the versions change. The test tools, which Colab lacks, are the lock's.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import subprocess
@@ -23,6 +23,13 @@ NEEDED = "jax flax optax numpy scipy matplotlib ipywidgets ipython ipykernel nbc
 TOOLS = "pytest pytest-xdist hypothesis jaxtyping hatchling editables".split()
 
 
+# The site's tests need the book's packages, which Colab lacks.
+UNIT_TESTS = (
+    *"-m pytest -n 2 -q --ignore tests/book --ignore tests/browser".split(),
+    *("-m", "not book and not browser and not notebooks and not gpu", "adatemp", "tests"),
+)
+
+
 def constraints() -> str:
     """Colab's versions, and the lock's for whatever Colab does not have."""
     colab = COLAB.read_text(encoding="utf-8")
@@ -34,18 +41,20 @@ def constraints() -> str:
 
 def ready() -> None:
     """Makes the environment, unless it is the right one already."""
-    stamp, state = FOLDER / "complete", fingerprint(COLAB, LOCK, ROOT / "tools" / "run_floor.py")
-    if stamp.exists() and stamp.read_text() == state:
-        return
-    python, version = find_python(prefer="3.13")
-    create(FOLDER, python)
-    if version != "3.13":
-        print(f"  Colab's Python is 3.13; this machine has {version}, so the floor runs on that", flush=True)
-    pinned = FOLDER / "constraints.txt"
-    pinned.write_text(constraints(), encoding="utf-8")
-    pip_install(FOLDER, ["--constraint", str(pinned), *NEEDED, *TOOLS])
-    pip_install(FOLDER, ["--no-deps", "--no-build-isolation", "-e", str(ROOT)])
-    stamp.write_text(state)
+    pinned = constraints()
+    wanted = hashlib.sha256("\n".join((pinned, *NEEDED, *TOOLS)).encode()).hexdigest()
+    stamp, project = FOLDER / "complete", fingerprint(ROOT / "pyproject.toml")
+    before = stamp.read_text().split() if stamp.exists() else []
+    if before[:1] != [wanted]:
+        python, version = find_python(prefer="3.13")
+        create(FOLDER, python)
+        if version != "3.13":
+            print(f"  Colab's Python is 3.13; this machine has {version}, so the floor runs on that", flush=True)
+        (FOLDER / "constraints.txt").write_text(pinned, encoding="utf-8")
+        pip_install(FOLDER, ["--constraint", str(FOLDER / "constraints.txt"), *NEEDED, *TOOLS])
+    if before != [wanted, project]:
+        pip_install(FOLDER, ["--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    stamp.write_text(f"{wanted}\n{project}\n")
 
 
 def run(title: str, *arguments: str) -> None:
@@ -68,7 +77,7 @@ def main() -> None:
     arguments = parser.parse_args()
     ready()
     if not arguments.notebooks_only:
-        run("unit tests at Colab's versions", *"-m pytest -n 2 -q".split(), "-m", UNIT, "adatemp", "tests")
+        run("unit tests at Colab's versions", *UNIT_TESTS)
     run(
         "the setup cell in an environment that holds Colab's versions",
         *"-m pytest -q -m notebooks tests/notebooks".split(),
@@ -78,9 +87,6 @@ def main() -> None:
         sys.exit("chapters/ holds no notebooks; run `make chapters`")
     for path in notebooks if arguments.all_notebooks else notebooks[:2]:
         run(f"{path.relative_to(ROOT)}", "-m", "tools.run_notebook", str(path))
-
-
-UNIT = "not book and not browser and not notebooks and not gpu"
 
 
 def _normal(name: str) -> str:
