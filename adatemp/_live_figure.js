@@ -42,5 +42,6 @@
     input.addEventListener("blur", () => window.removeEventListener("keydown", keep, true));
   }
   root.querySelector(".adatemp-controls").hidden = false;
+  root.querySelector(".adatemp-still").remove();
   show();
 })(document.currentScript.parentElement);

@@ -91,7 +91,7 @@ def compose(svg_open: str, parts: Sequence[str | Slot], alts: Sequence[str], con
             *picture,
             "</svg>",
             '<span class="adatemp-said" role="status"></span>',
-            f"<noscript>One of the {len(alts)} frames of a figure that moves where scripts run.</noscript>",
+            f'<p class="adatemp-still">One of the {len(alts)} frames of a figure that moves where scripts run.</p>',
             f'<script type="application/json">{stored}</script>',
             f"<script>{read('_live_figure.js')}</script>",
         )

@@ -89,7 +89,7 @@ def test_it_starts_where_told() -> None:
 def test_without_scripts_the_sliders_are_hidden_and_it_says_so() -> None:
     page = live().html
     assert '<div class="adatemp-controls" hidden>' in page
-    assert "<noscript>One of the 6 frames of a figure that moves where scripts run.</noscript>" in page
+    assert '<p class="adatemp-still">One of the 6 frames of a figure that moves where scripts run.</p>' in page
 
 
 def test_sliders_are_labelled() -> None:
