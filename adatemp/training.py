@@ -167,7 +167,7 @@ def _empty_metrics(shapes: dict[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndar
     for name, values in shapes.items():
         if values.shape != (1,):
             raise ValueError(
-                f"loss_fn: metric {name!r} has shape {values.shape[1:]} at a step; report scalars (take a mean or a sum)."
+                f"loss_fn: metric {name!r} has shape {values.shape[1:]} at a step; report scalars (a mean or a sum)."
             )
     return {name: np.empty(0, values.dtype) for name, values in shapes.items()}
 

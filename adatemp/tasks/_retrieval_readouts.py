@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from adatemp._polynomial import PAPER
 from adatemp._softmax import adaptive_temperature_softmax
 from adatemp.tasks._retrieval_sets import MaxRetrievalBatch, sample
-from adatemp.temperature import PAPER
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Key

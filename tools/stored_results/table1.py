@@ -1,0 +1,63 @@
+"""Accuracy against set size for ten trained heads, every read-out on the same sets.
+
+    recipe      how each head was trained, in words
+    sizes       the eleven test sizes n
+    sets        number of random sets at each size; the standard errors below are those of that many sets
+    rows        one for each seed:
+        seed, training_loss, training_accuracy (mean of the last 500 steps), seconds
+        ranking_accuracy, entropy, spread, target_weight   eleven numbers each, defined in `max_retrieval.evaluate`
+        read_outs   plain, adaptive (the published map, at inference), argmax, mass; each with eleven numbers for
+                    accuracy, standard_error, ranking, dispersion, lucky, gained, lost; plain and adaptive also for
+                    beta, unchanged, top_weight
+
+Accuracies and all parts are shares of sets in [0, 1]; 1 - accuracy = ranking + dispersion - lucky for each read-out.
+Seeds differ in the initial parameters, the training sets and the test sets.
+"""
+
+from __future__ import annotations
+
+import time
+
+import jax
+
+from adatemp.tasks import max_retrieval
+
+SEEDS = 10
+CELLS = tuple(f"seed {seed}" for seed in range(SEEDS))
+SECONDS = 60
+DATA = ()
+
+# Standard error of an accuracy of one half: 0.6 points up to 256 items, 1.1 at 1,024, 1.6 from 2,048, 2.2 at 16,384.
+SETS = {16: 8192, 32: 8192, 64: 8192, 128: 8192, 256: 8192, 512: 4096, 1024: 2048, 2048: 1024, 4096: 1024, 8192: 1024}
+SETS |= {16384: 512}
+
+
+def run(cell: str) -> dict:
+    """Train the head of one seed and measure it at every size."""
+    return measure(int(cell.split()[1]), max_retrieval.MAIN_RECIPE)
+
+
+def measure(seed: int, recipe: str) -> dict:
+    """Train a head by a recipe and measure it at every size; one row of the table."""
+    start = time.perf_counter()
+    head, history = max_retrieval.train_head(seed, recipe=recipe, progress=False)
+    by_size = [max_retrieval.evaluate(head, test_key(seed, n), n, sets) for n, sets in SETS.items()]
+    columns = jax.tree.map(lambda *values: list(values), *by_size)
+    del columns["n"], columns["sets"]
+    last = {f"training_{name}": float(values[-500:].mean()) for name, values in history.metrics.items()}
+    return {"seed": seed, **last, "seconds": round(time.perf_counter() - start, 1), **columns}
+
+
+def test_key(seed: int, n: int) -> jax.Array:
+    """Key of the test sets of a seed at a size; 1 keeps it apart from the seed's own key, which trained the head."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), n)
+
+
+def assemble(rows: list[dict]) -> dict:
+    """The data of the result from its rows."""
+    return {
+        "recipe": f"{max_retrieval.MAIN_RECIPE} 1e-3, decay 1e-3, 10,000 steps of 128 sets of 5 to 16 items, width 128",
+        "sizes": list(SETS),
+        "sets": list(SETS.values()),
+        "rows": rows,
+    }
