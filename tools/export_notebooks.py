@@ -121,7 +121,7 @@ def _cells(parts: list[Block], context: Context) -> Iterator[NotebookNode]:
     """Cells in order: stretches of text between code cells, and what stands in a solution folded."""
     stretch: list[Block] = []
     solution = ""  # title of the solution being read
-    opened = False  # whether some of its text has been shown
+    opened = False  # whether some of it has been shown
     level = 1
 
     def text() -> Iterator[NotebookNode]:
@@ -139,6 +139,7 @@ def _cells(parts: list[Block], context: Context) -> Iterator[NotebookNode]:
         if name == "code-cell":
             yield from text()
             yield from _code(block, solution, context)
+            opened = bool(solution)
         elif name == "solution-start":
             yield from text()
             if solution:

@@ -65,6 +65,13 @@ def test_solution_is_folded_with_its_code(book):
     assert after.source == "After."
 
 
+def test_solution_that_begins_with_code_goes_on_with_text(book):
+    exercise = "```{exercise} T\n:label: ex-a\nA\n```\n\n```{solution-start} ex-a\n```\n\n"
+    _, code, text = book.cells(f"{exercise}```{{code-cell}} ipython3\nx\n```\n\nThen.\n\n```{{solution-end}}\n```")
+    assert code.source == "# @title Solution to Exercise 1.1\nx"
+    assert "<summary>Solution to Exercise 1.1, continued</summary>" in text.source
+
+
 @pytest.mark.parametrize("tag", ["hide-input", "hide-cell", "remove-input", "remove-cell"])
 def test_what_the_site_hides_is_folded(book, tag):
     (cell,) = book.cells(f"```{{code-cell}} ipython3\n:tags: [{tag}]\nx = 1\n```")
