@@ -10,7 +10,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adatemp import checks, dispersion, models, plotting, runtime, tasks, temperature, training, widgets
+    from adatemp import checks as checks
+    from adatemp import dispersion as dispersion
+    from adatemp import models as models
+    from adatemp import plotting as plotting
+    from adatemp import runtime as runtime
+    from adatemp import tasks as tasks
+    from adatemp import temperature as temperature
+    from adatemp import training as training
+    from adatemp import widgets as widgets
     from adatemp._attention_stats import AttentionStats, StatsReport
     from adatemp._entropy import entropy
     from adatemp._row_state import RowState
@@ -54,7 +62,7 @@ _SUBMODULES = (
 )
 
 # Not the submodules: `from adatemp import *` must not import Flax.
-__all__ = [  # noqa: F822 (found by __getattr__)
+__all__ = [
     "PAPER",
     "PAPER_HELD",
     "AttentionStats",

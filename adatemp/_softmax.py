@@ -11,9 +11,9 @@ import numpy as np
 
 from adatemp._attention_stats import AttentionStats
 from adatemp._entropy import row_statistics
-from adatemp._polynomial import PAPER
 from adatemp._row_state import check_rows, live_keys, promote, shifted
 from adatemp._rule import RowStatistics, TemperatureRule
+from adatemp.temperature import PAPER, Constant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,10 @@ def adaptive_temperature_softmax(
 ) -> Float[Array, "..."] | tuple[Float[Array, "..."], AttentionStats]:
     """softmax(beta z), with the inverse temperature beta of each row a function of the row's own entropy.
 
-    For a row z with entropy H = H(softmax(z)), the weights are softmax(beta(H) z). Wherever a rule leaves beta at 1 the
-    row is the plain softmax. beta multiplies the logits in at least float32, and gradients pass through it.
+    For a row z with entropy H = H(softmax(z)), the weights are softmax(beta(H) z), and gradients pass through beta.
+    Everything is computed in at least float32 and rounded once, to the logits' dtype; `jax.nn.softmax` of float16 or
+    bfloat16 rounds at every step. With `temperature=None` or `constant(1.0)` the weights are those of `jax.nn.softmax`
+    to the bit.
 
     A row without live keys (all masked or -inf) gets weights 0, entropy 0, beta 1, and gradient 0. A NaN in a live
     logit makes its row NaN, and no other; a NaN behind the mask changes nothing.
@@ -57,34 +59,53 @@ def adaptive_temperature_softmax(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from adatemp import adaptive_temperature_softmax, constant
-        >>> logits = jnp.array([3.0, 1.0, 0.5, 0.0])
-        >>> for rule in (None, adaptive_temperature_softmax.__kwdefaults__["temperature"], constant(beta=4.0)):
-        ...     print(adaptive_temperature_softmax(logits, temperature=rule).round(3))
-        [0.79  0.107 0.065 0.039]
-        [0.79  0.107 0.065 0.039]
-        [1. 0. 0. 0.]
+        >>> from adatemp import adaptive_temperature_softmax
+        >>> logits = jnp.array([3.0, 1.0, 0.5, 0.0, -1.0, -1.0])
+        >>> print(adaptive_temperature_softmax(logits, temperature=None).round(2))
+        [0.77 0.1  0.06 0.04 0.01 0.01]
+        >>> print(adaptive_temperature_softmax(logits).round(2))
+        [0.79 0.1 0.06 0.03 0.01 0.01]
     """
     logits, axes, where = check_rows(logits, axis, where)
-    if temperature is None:
-        weights, stats = _plain(logits, where, axes)
-    else:
+    if temperature is not None:
         _check_rule(temperature)
-        weights, stats = _tempered(logits, where, temperature, axes)
+    if temperature is None or _is_one(temperature):
+        weights = _plain(axes, logits, live_keys(logits, where), where)
+        return (weights, _plain_stats(axes, logits, where)) if return_stats else weights
+    weights, stats = _tempered(axes, logits, where, jax.tree.map(jnp.asarray, temperature))
     return (weights, stats) if return_stats else weights
 
 
-@partial(jax.jit, static_argnums=2)
-def _plain(logits, where, axes):
-    z, live = promote(logits), live_keys(logits, where)
-    m, log_l, entropy, _ = row_statistics(axes, False, z, live)
-    dead = ~jnp.any(live, axes)
-    lse = jnp.where(dead, -jnp.inf, m + log_l)
-    return _jax_softmax(logits, where, axes, dead), AttentionStats(entropy, jnp.ones_like(lse), lse, lse)
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _plain(axes, logits, live, where):
+    """`jax.nn.softmax`, its very bits, except that a dead row is 0 where it would be NaN.
+
+    Called on the logits as they are and outside any jit of ours: in float16 and bfloat16 the compiler keeps or drops
+    roundings by what it fuses. The derivative is written here because that of `jax.nn.softmax` makes NaN of a dead
+    row: da = a (dz - sum a dz).
+    """
+    dead = ~jnp.any(live, axes, keepdims=True)
+    return jnp.where(dead, 0, jax.nn.softmax(logits, axes, where=where))
 
 
-@partial(jax.jit, static_argnums=3)
-def _tempered(logits, where, rule, axes):
+@_plain.defjvp
+def _plain_jvp(axes, primals, tangents):
+    logits, live, where = primals
+    a = _plain(axes, logits, live, where)
+    dz = jnp.where(live, tangents[0], 0)
+    return a, a * (dz - jnp.sum(a * dz, axes, keepdims=True))
+
+
+@partial(jax.jit, static_argnums=0)
+def _plain_stats(axes, logits, where):
+    live = live_keys(logits, where)
+    m, log_l, entropy, _ = row_statistics(axes, False, promote(logits), live)
+    lse = jnp.where(jnp.any(live, axes), m + log_l, -jnp.inf)
+    return AttentionStats(entropy, jnp.ones_like(lse), lse, lse)
+
+
+@partial(jax.jit, static_argnums=0)
+def _tempered(axes, logits, where, rule):
     """Weights and statistics under a rule.
 
     Gradients, by the chain rule through beta. With p = softmax(z), a = softmax(beta z), w = a (da - sum a da) for a
@@ -116,11 +137,6 @@ def _tempered(logits, where, rule, axes):
     beta = jnp.where(dead, 1, _to_rows(rule.beta(stats), m))
 
     weights, log_total = _normalise(axes, keys(beta) * t, live)
-    if logits.dtype != z.dtype:
-        # jax.nn.softmax works in the logits' own dtype, several units in the last place from the exact value in
-        # float16. A row that the rule leaves alone is left alone to the bit; its derivative is the exact one above.
-        plain = _jax_softmax(logits, where, axes, dead).astype(z.dtype)
-        weights = weights + jax.lax.stop_gradient(jnp.where(keys(beta == 1), plain - weights, 0))
     lse = jnp.where(dead, -jnp.inf, m + log_l)
     lse_scaled = jnp.where(dead, -jnp.inf, beta * m + log_total)
     return weights.astype(logits.dtype), AttentionStats(entropy, beta, lse, lse_scaled, rule.range)
@@ -149,13 +165,6 @@ def _normalise_jvp(axes, primals, tangents):
     return (a, log_total), (a * (dx - mean), jnp.squeeze(mean, axes))
 
 
-def _jax_softmax(logits, where, axes, dead):
-    """`jax.nn.softmax`, with dead rows 0 instead of NaN: kept from it on the way in, so no NaN is ever made."""
-    dead = jnp.expand_dims(dead, axes)
-    where = None if where is None else where | dead
-    return jnp.where(dead, 0, jax.nn.softmax(jnp.where(dead, 0, logits), axes, where=where))
-
-
 def _keys_last(array, axes):
     """[..., keys axes ...] to [*rows, n]."""
     array = jnp.moveaxis(array, axes, range(-len(axes), 0))
@@ -174,6 +183,12 @@ def _to_rows(beta, rows):
             f"{rows.shape} (the logits' without axis); shape its parameters so, a value a head as [heads, 1]"
         )
     return jnp.broadcast_to(beta, rows.shape)
+
+
+def _is_one(rule) -> bool:
+    """Whether the rule is constant(1.0) with its value known on the host, so that no gradient is asked of it."""
+    beta = rule.inverse_temperature if isinstance(rule, Constant) else None
+    return isinstance(beta, np.ndarray) and bool(np.all(beta == 1))
 
 
 def _check_rule(temperature) -> None:
