@@ -100,10 +100,10 @@ def stages() -> tuple[Stage, ...]:
             look="Which operations see the masked logits?",
             mistakes=(
                 Mistake(
-                    "mask multiplied in",
+                    "mask mixed in by arithmetic",
                     "NaN in a masked key reaches the visible ones.",
-                    "0 · NaN is NaN: a mask that multiplies cannot remove what is not finite.",
-                    "Use a selection in place of the product, before the first reduction.",
+                    "0 · NaN and NaN − ∞ are NaN: a mask that multiplies or adds cannot remove what is not finite.",
+                    "Select in place of calculating, and before the first reduction.",
                     seen=lambda w: np.isnan(np.asarray(w)[:2]).any(),
                 ),
             ),
@@ -155,18 +155,18 @@ def _gradient_stage() -> Stage:
         look="Differentiate one row at a time and find the first that is off.",
         mistakes=(
             Mistake(
+                "mask applied after the division",
+                "The values are right and the gradient of the row without visible keys is NaN.",
+                "The row computes 0 / 0 and a selection hides it; the derivative of the hidden branch is still NaN.",
+                "Which denominator can be 0, and can it be replaced before the division?",
+                seen=lambda g: np.isnan(np.asarray(g)[2]).any(),
+            ),
+            Mistake(
                 "mask applied after the exponential",
                 "The values are right and the gradient of a row with a masked key far above the visible ones is NaN.",
                 "`where` selects the value; the derivative of the branch not taken is ∞, and 0 · ∞ is NaN.",
                 "What does the exponential see at a masked key? A selection around the result does not change that.",
                 seen=lambda g: np.isnan(np.asarray(g)[1]).any(),
-            ),
-            Mistake(
-                "mask applied after the division",
-                "The values are right and the gradient of the row without visible keys is NaN.",
-                "The row computes 0 / 0 and a selection hides it; the derivative of the hidden branch is still NaN.",
-                "Which denominator can be 0, and can it be replaced before the division?",
-                seen=lambda g: np.isnan(np.asarray(g)[2]).any() and np.isfinite(np.asarray(g)[1]).all(),
             ),
             Mistake(
                 "gradient stopped",
