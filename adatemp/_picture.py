@@ -17,6 +17,7 @@ from adatemp import _palette, _svg
 _SHORTEST_ALT = 40  # characters; shorter texts name the figure instead of saying what it shows
 _PHONE = 328  # CSS pixels that a phone 360 wide leaves for a figure
 _SMALLEST_TEXT = 9  # CSS pixels on that phone
+_MOST_BYTES = 1_500_000  # of HTML; a page should come to little more in all, and compresses to a tenth
 _PIXELS_PER_INCH = 108  # on a wide screen, where 10 pt text is then as large as the page's own
 
 _shown: Counter[str] = Counter()
@@ -78,11 +79,19 @@ def svg_open(drawing: _svg.Drawing, alt: str) -> str:
     return f'<svg viewBox="{box}" role="img" aria-label="{html.escape(" ".join(alt.split()))}">'
 
 
-def wrap(body: str, drawing: _svg.Drawing, max_width: int | None, kind: str = "", style: str = "") -> str:
-    """Puts a picture in its box, with the style it carries."""
+def wrap(
+    body: str, drawing: _svg.Drawing, max_width: int | None, argument: str, kind: str = "", style: str = ""
+) -> str:
+    """Puts a picture in its box, with the style it carries; raises if it is too heavy for a page."""
     pixels = round(drawing.width / 72 * _PIXELS_PER_INCH) if max_width is None else max_width
     name = f"adatemp-figure {kind}".strip()
-    return f'<div class="{name}" style="max-width:{pixels}px"><style>{stylesheet()}{style}</style>{body}</div>'
+    page = f'<div class="{name}" style="max-width:{pixels}px"><style>{stylesheet()}{style}</style>{body}</div>'
+    if (size := len(page.encode())) > _MOST_BYTES:
+        raise ValueError(
+            f"{argument} weighs {size / 1e6:.1f} MB in a page, at most {_MOST_BYTES / 1e6:g} are allowed: use fewer "
+            "points a curve, a smaller image, and in a live figure fewer values and the same axis limits in every frame"
+        )
+    return page
 
 
 @functools.cache

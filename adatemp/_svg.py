@@ -178,7 +178,8 @@ def _clean(element: ElementTree.Element, colours: dict[str, str]) -> str:
 
     for part in element.iter():
         for name in ("d", "x", "y", "x1", "x2", "y1", "y2", "width", "height", "transform"):
-            if name in part.attrib:
+            # A factor is no length: the scale of an image or a glyph keeps all its digits.
+            if name in part.attrib and not part.get(name).startswith(("scale", "matrix")):
                 part.set(name, _shorten(part.get(name)))
         if part.get("transform", "").startswith("rotate(0 "):
             del part.attrib["transform"]

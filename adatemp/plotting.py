@@ -113,10 +113,11 @@ def show(figure: Figure, *, alt: str, max_width: int | None = None) -> Picture:
 
     Raises:
         TypeError: `figure` is not a matplotlib figure.
-        ValueError: `alt` is too short, a colour is not in the palette, or text would be too small on a phone.
+        ValueError: `alt` is too short, a colour is not in the palette, text would be too small on a phone,
+            or the picture is too heavy for a page.
     """
     _picture.check_alt(alt, "show: alt")
     drawing = _picture.draw(figure, "show: figure")
     elements = _svg.number_ids(drawing.elements, _picture.unique_prefix(drawing.elements))
     svg = "".join((_picture.svg_open(drawing, alt), *elements, "</svg>"))
-    return Picture(alt, _picture.wrap(svg, drawing, max_width))
+    return Picture(alt, _picture.wrap(svg, drawing, max_width, "show: figure"))

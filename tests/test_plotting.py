@@ -192,6 +192,16 @@ def test_a_heat_map_is_embedded_and_its_colours_allowed() -> None:
     assert image.get("href").startswith("data:image/png;base64,")
 
 
+def test_an_image_drawn_pixel_by_pixel_fills_its_axes() -> None:
+    # The factor from pixels to units is small, so rounding it like a length would miss the axes by a visible margin.
+    fig, axes = plotting.figure(4, 3)
+    axes.imshow(np.zeros((999, 999)), cmap=plotting.colormap(), interpolation="none")
+    (image,) = svg(plotting.show(fig, alt=ALT)).iter("image")
+    numbers = re.match(r"matrix\(([^)]*)\)|translate", image.get("transform"))[1].split()
+    width = float(image.get("width")) * float(numbers[0])
+    assert width == pytest.approx(axes.get_window_extent().width, abs=0.05)
+
+
 def test_every_named_panel_has_the_house_style() -> None:
     fig, axes = plotting.figure(5, 5, mosaic=[["a", "b"], ["c", "c"]])
     assert set(axes) == {"a", "b", "c"} == {panel.get_label() for panel in fig.axes}
@@ -224,6 +234,13 @@ def test_text_too_small_for_a_phone_is_refused_with_the_size_to_use() -> None:
     fig, axes = plotting.figure(8, 3)
     axes.set_title("wide")
     with pytest.raises(ValueError, match=r"10 pt, which is 5.7 pixels.*use 15.8 pt or more.*8 inches"):
+        plotting.show(fig, alt=ALT)
+
+
+def test_a_picture_too_heavy_for_a_page_is_refused_with_what_would_help() -> None:
+    fig, axes = plotting.figure(4, 3)
+    axes.imshow(np.random.default_rng(0).random((999, 999)), cmap=plotting.colormap(), interpolation="none")
+    with pytest.raises(ValueError, match=r"figure weighs 4.\d MB in a page, at most 1.5 are allowed.*a smaller image"):
         plotting.show(fig, alt=ALT)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from adatemp import plotting, widgets
+from adatemp import _picture, plotting, widgets
 
 TEMPERATURES, SPREADS = [0.25, 1.0, 4.0], [1, 1_024]
 
@@ -69,6 +69,22 @@ def test_each_frame_is_the_still_figure_of_its_values() -> None:
     moved = frames(live())
     for picture, (temperature, spread) in zip(moved, itertools.product(TEMPERATURES, SPREADS), strict=True):
         still = plotting.show(draw(temperature, spread), alt=alt(temperature, spread)).html
+        assert without_names(picture) == without_names(re.search(r"<svg.*?</svg>", still)[0])
+
+
+def test_frames_with_images_and_colour_bars_keep_the_still_figure_s_layout() -> None:
+    def heat(shift: int) -> Figure:
+        fig, axes = plotting.figure(4, 3)
+        image = axes.imshow(np.roll(np.eye(4), shift, 0), cmap=plotting.colormap(), vmin=0, vmax=1)
+        fig.colorbar(image)
+        return fig
+
+    def described(shift: int) -> str:
+        return f"Heat map of an identity matrix of size four, rolled down by {shift} rows."
+
+    moved = frames(widgets.live_figure(heat, {"shift": [0, 1, 2]}, alt=described))
+    for shift, picture in enumerate(moved):
+        still = plotting.show(heat(shift), alt=described(shift)).html
         assert without_names(picture) == without_names(re.search(r"<svg.*?</svg>", still)[0])
 
 
@@ -165,8 +181,8 @@ def test_sixty_three_frames_of_two_panels_stay_light() -> None:
 
 
 def test_too_heavy_a_figure_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widgets, "_MOST_BYTES", 5_000)
-    with pytest.raises(ValueError, match=r"6 frames weigh 0\.0 MB.*use fewer values"):
+    monkeypatch.setattr(_picture, "_MOST_BYTES", 5_000)
+    with pytest.raises(ValueError, match=r"live_figure: draw weighs 0\.0 MB.*at most 0.005.*fewer values"):
         live()
 
 
