@@ -73,9 +73,9 @@ def pip_install(folder: Path, arguments: list[str], expected: int = 0) -> None:
         for raw in process.stdout:
             line = raw.decode(errors="replace").rstrip()
             log.append(line)
-            if line.startswith("Collecting "):
+            if line.startswith(("Collecting ", "Processing ")):  # from an index, from a file
                 seen += 1
-                print(f"  [{seen}{of}] {line.split()[1]}", flush=True)
+                print(f"  [{seen}{of}] {line.split()[1].rpartition('/')[2]}", flush=True)
             elif line.startswith("Installing collected packages"):
                 print("  installing them", flush=True)
     if process.returncode:
