@@ -150,8 +150,9 @@ def _flatten(element: ElementTree.Element) -> list[ElementTree.Element]:
     element[:] = children
     element.text = element.text if element.tag in ("text", "tspan") else None
     element.tail = None
-    if element.tag == "g":
-        element.attrib.pop("id", None)  # figure_1, axes_1, ...: counters that repeat in every figure
+    if element.tag in ("g", "image"):
+        # figure_1, axes_1, ...: counters that repeat in every figure; two equal images of one figure share theirs.
+        element.attrib.pop("id", None)
         if not element.attrib:
             return children
     if element.tag == "style" or (element.tag in ("g", "defs") and not children):
