@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 REPRODUCED, PARTLY, NOT, NOT_TRIED = "reproduced", "partly", "not reproduced", "not tried yet"
 CLOSE, NEAR = 5.0, 10.0  # points of accuracy
@@ -27,6 +28,18 @@ class Verdict(NamedTuple):
     ours: float = math.nan
     low: float = math.nan
     high: float = math.nan
+
+
+def accuracies(table1: Mapping[str, Any], read_out: str, size: int) -> list[float]:
+    """The accuracy of every stored run at one size, in per cent.
+
+    Args:
+      table1: the data of the stored result of that name; tools/stored_results/table1.py says what it holds.
+      read_out: "plain", "adaptive", "argmax" or "mass".
+      size: a number of items that was measured.
+    """
+    column = table1["sizes"].index(size)
+    return [100 * row["read_outs"][read_out]["accuracy"][column] for row in table1["rows"]]
 
 
 def prediction_interval(values: Sequence[float], coverage: float = 0.95) -> tuple[float, float]:

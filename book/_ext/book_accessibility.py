@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from book_repairs import Repair, has_layout, holding
+from book_repairs import Repair, has_layout, holding, matching
+
+NUMBERED = r'<div class="proof \w+ admonition"'  # a theorem, a definition, a remark
+PROOF = '<div class="proof admonition"'
 
 REPAIRS = [
     # label-content-name-mismatch: a label that hides the button's own words from whoever speaks to the page.
@@ -39,12 +42,8 @@ REPAIRS = [
         holding('class="citation"'),
     ),
     # An id must be unique, or a link to it and a label by it mean the first one only.
-    Repair(
-        "every theorem has the same id",
-        r' id="proof-content"',
-        "",
-        holding('class="proof theorem'),
-    ),
-    Repair("every exercise has the same id", r' id="exercise-content"', "", holding('class="exercise ')),
-    Repair("every solution has the same id", r' id="solution-content"', "", holding('class="solution ')),
+    Repair("every theorem's statement has the same id", r' id="proof-content"', "", matching(NUMBERED)),
+    Repair("every proof has the same id", r'(<div class="proof admonition") id="proof"', r"\1", holding(PROOF)),
+    Repair("every exercise's text has the same id", r' id="exercise-content"', "", holding('<div class="exercise ')),
+    Repair("every solution's text has the same id", r' id="solution-content"', "", holding('<div class="solution ')),
 ]

@@ -37,6 +37,11 @@ def holding(text: str) -> Callable[[str], bool]:
     return lambda page: text in page
 
 
+def matching(pattern: str) -> Callable[[str], bool]:
+    """A condition for pages with a place that matches a regular expression."""
+    return lambda page: bool(re.search(pattern, page))
+
+
 def mend(page: str, repairs: Iterable[Repair], name: str) -> str:
     """Applies every repair that the page calls for.
 

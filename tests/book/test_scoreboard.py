@@ -11,6 +11,17 @@ import scoreboard
 RUNS = [48.0, 49.0, 50.0, 51.0, 52.0]  # mean 50, standard deviation √2.5
 
 
+def test_accuracies_are_those_of_the_size_and_read_out_asked_for():
+    def row(plain, argmax):
+        return {"read_outs": {"plain": {"accuracy": plain}, "argmax": {"accuracy": argmax}}}
+
+    data = {"sizes": [16, 64], "rows": [row([0.99, 0.9], [1.0, 0.95]), row([0.97, 0.8], [1.0, 0.85])]}
+    assert scoreboard.accuracies(data, "plain", 64) == pytest.approx([90.0, 80.0])
+    assert scoreboard.accuracies(data, "argmax", 64) == pytest.approx([95.0, 85.0])
+    with pytest.raises(ValueError, match="32"):
+        scoreboard.accuracies(data, "plain", 32)
+
+
 def test_prediction_interval_is_the_closed_form():
     # t of 4 degrees of freedom at 0.975 is 2.776445 (tables); √2.5 · √1.2 = √3.
     low, high = scoreboard.prediction_interval(RUNS)
