@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +34,8 @@ def suspects() -> dict[str, Attention]:
 def example() -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """An input for the suspects: query, key, value [2, 6, 2, 3] and where [2, 6].
 
-    In the first sequence the values of each key are whole numbers that add to 0 over the features, and one key has a
-    weight near 10⁻⁴; the second sequence is padded at the end.
+    The first sequence is padded at the front, by one position, and the second at the end, by two. In the first, the
+    values of each key are whole numbers that add to 0 over the features, and key 1 gets a weight near 10⁻⁴.
     """
     draw = np.random.default_rng(71)
     query, key, value = (draw.normal(size=(2, 6, 2, 3)) for _ in range(3))
@@ -44,7 +45,7 @@ def example() -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     query[..., 0], key[..., 0] = 1.0, 0.0
     key[0, 1, :, 0] = -9.0 * np.sqrt(3.0)
     where = np.ones((2, 6), bool)
-    where[1, 4:] = False
+    where[0, 0] = where[1, 4] = where[1, 5] = False
     return *(jnp.asarray(array, jnp.float32) for array in (query, key, value)), jnp.asarray(where)
 
 
@@ -54,12 +55,12 @@ def tables() -> dict[str, np.ndarray]:
     length = where.shape[1]
     past = np.tril(np.ones((length, length), bool))
     live = np.broadcast_to(where[:, None, :], (2, length, length))
-    whole = live.copy()
-    whole[:, 0, 1:] = False  # row 0 has one key, of weight 1 at any temperature
+    promised = past & live
+    visible = promised.sum(-1, keepdims=True)
     return {
-        "A": np.ones_like(live),
-        "B": past & live,
-        "C": whole,
+        "A": np.broadcast_to(visible > 0, live.shape),  # a row without visible keys is 0 whatever its normaliser
+        "B": promised,
+        "C": np.where(visible > 1, live, promised),  # a single visible key has weight 1 at any temperature
         "D": np.tril(past, -1) & live,
         "E": np.broadcast_to(past, live.shape),
     }
@@ -175,7 +176,7 @@ def _stage(name: str, attention: Attention, truth: np.ndarray) -> Stage:
     return Stage(
         name,
         lambda f: f(attention, *example()),
-        given="two sequences of 6 positions, the second with 2 of padding",
+        given="two sequences of 6 positions, one padded at the front and one at the end",
         expected=truth,
         look="Change one key or one value by hand and look at which output rows move.",
         mistakes=mistakes,
@@ -190,6 +191,13 @@ def _depends(
     attention: Attention, argument: int, *, summed: bool = False, above: float = 0.0, unpadded: bool = False
 ) -> np.ndarray:
     """The table that the Jacobian in one argument gives, [B, T, T]: of sums over features, above a size, unpadded."""
+    moved = (np.abs(_jacobian(attention, argument, summed, unpadded)) > above).any((2, 3, 6, 7))  # [B, T, B, S]
+    batch = np.arange(moved.shape[0])
+    return moved[batch, :, batch, :]
+
+
+@functools.lru_cache(maxsize=64)
+def _jacobian(attention: Attention, argument: int, summed: bool, unpadded: bool) -> np.ndarray:
     *arrays, where = example()
     where = jnp.ones_like(where) if unpadded else where
 
@@ -197,10 +205,7 @@ def _depends(
         out = attention(*(x if i == argument else array for i, array in enumerate(arrays)), where)
         return out.sum((2, 3), keepdims=True) if summed else out
 
-    jacobian = np.asarray(jax.jit(jax.jacrev(output))(arrays[argument]))
-    moved = (np.abs(jacobian) > above).any((2, 3, 6, 7))  # [B, T, B, S]
-    batch = np.arange(moved.shape[0])
-    return moved[batch, :, batch, :]
+    return np.asarray(jax.jit(jax.jacrev(output))(arrays[argument]))
 
 
 def picture(depends_on: Callable[..., Any]) -> Any:

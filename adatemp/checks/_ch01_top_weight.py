@@ -145,7 +145,7 @@ def _range_stages(extreme: list[Order], shifted: list[Order]) -> tuple[Stage, ..
 
 def _tie_stages() -> tuple[Stage, ...]:
     two, three = _tied(24, 9, 2), _tied(25, 12, 3)
-    within = [(two, 0.45), (three, 0.3), (two, 0.2), (three, 0.2)]
+    within = [(two, 0.45), (three, 0.3), (two, 0.3), (three, 0.27)]
     beyond = [(two, 0.5), (two, 0.6), (three, 0.34), (three, 0.9), (np.zeros(5, np.float32), 0.3)]
 
     def capped(inverse_temperature: Callable[..., Any]) -> list[float]:
@@ -273,7 +273,7 @@ def picture(inverse_temperature: Callable[..., Any]) -> Any:
 
     row = _tied(24, 9, 2)
     betas = np.linspace(0.0, 8.0, 200)
-    orders = [0.15, 0.2, 0.25, 0.3, 0.4, 0.48]
+    orders = [0.25, 0.3, 0.35, 0.4, 0.45, 0.48]
     answers = _answers(inverse_temperature, [(row, weight) for weight in orders])
     fig, axis = plotting.figure()
     axis.plot(betas, [reached(row, b) for b in betas], color=plotting.palette["neutral"], label="top weight of the row")
