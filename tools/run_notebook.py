@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -46,7 +47,7 @@ def main() -> int:
     try:
         run_notebook(Path(sys.argv[1]).resolve())
     except CellExecutionError as error:
-        print(error, file=sys.stderr)
+        print(re.sub(r"\x1b\[[0-9;]*m", "", str(error)), file=sys.stderr)
         return 1
     return 0
 
