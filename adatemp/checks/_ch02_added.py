@@ -251,7 +251,7 @@ def _draw(append: Callable[..., Any], bounds: Callable[..., Any]) -> Any:
     """Top weight against n for the four kinds, each inside its bounds."""
     from adatemp import plotting
 
-    base, sizes = base_row(0), (16, 32, 64, 128, 256, 512, 1024, 2048, LONGEST)
+    base, sizes = base_row(0), (16, 100, 640, LONGEST)
     figure, axes = plotting.figure()
     words = []
     for kind, colour in zip(KINDS, ("plain", "adaptive", "argmax", "ours"), strict=True):

@@ -262,7 +262,7 @@ def _draw(split: Callable[..., Any]) -> Any:
         axes.bar(np.arange(3) + (row - 1.5) * 0.2, table[row], width=0.18, color=plotting.palette[colour], label=part)
     axes.axhline(0, color=plotting.palette["ink"], linewidth=0.8)
     axes.set_xticks(range(3), [f"seed {seed}" for seed in range(3)])
-    axes.set_ylabel("share of sets, %")
+    axes.set(ylabel="share of sets, %", ylim=(-40, 125))
     axes.legend(ncols=2)
     words = "; ".join(
         f"seed {seed}: " + ", ".join(f"{part} {table[i, seed]:.0f}%" for i, part in enumerate(_PARTS))

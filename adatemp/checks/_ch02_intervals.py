@@ -215,7 +215,7 @@ def _draw(intervals: Callable[..., Any]) -> Any:
     axes.axhline(3, color=plotting.palette["muted"], linestyle="--", label="true gain")
     for n, bottom, top, found in zip(sizes, 100 * low, 100 * high, resolved, strict=True):
         colour = plotting.palette["adaptive" if found else "plain"]
-        axes.plot([n, n], [bottom, top], color=colour, linewidth=4 if found else 2)
+        axes.plot([n, n], [bottom, top], "-", color=colour, linewidth=4 if found else 2)
     axes.set(xscale="log", xlabel="items n", ylabel="gain, points")
     axes.legend()
     return plotting.show(

@@ -42,7 +42,8 @@ def ex4(slope: Callable[..., float], accuracy: Callable[..., float]) -> Report:
             the largest priorities, in nats per unit of priority. Each set's logits have an offset of their own.
         accuracy: `accuracy(n_over_s, classes) -> float`, the share of sets, in [0, 1], on which the class with the
             largest summed weight is the class of the maximum, for priorities uniform on [0, 1), logits S·priority,
-            classes uniform and n large. At most about two seconds for n_over_s up to 16.
+            classes uniform and n large. It is called for n_over_s up to 46
+            and should take no more than a second or so.
 
     Returns:
         The report. Mistakes it names: a slope fitted over the whole range; the range of the logits taken for S; one
@@ -257,7 +258,7 @@ def _draw(slope: Callable[..., float], accuracy: Callable[..., float]) -> Any:
     words = []
     for seed, (head, colour) in enumerate(zip(_HEADS, ("plain", "adaptive", "argmax"), strict=True)):
         found = float(slope(*_sample(head, seed)))
-        sizes = found * np.geomspace(0.25, 16, 7)
+        sizes = found * np.geomspace(0.25, 46, 7)
         curve = [100 * float(accuracy(n / found, _CLASSES)) for n in sizes]
         axes.plot(sizes, curve, color=plotting.palette[colour], label=f"predicted, S = {found:.0f}")
         measured = [100 * _measured(head, n) for n in _UNSEEN]
