@@ -64,7 +64,7 @@ def test_terms_are_anchors_of_the_glossary(book):
 
 def test_titles_are_those_of_the_pages(book):
     for docname, title in book.titles.items():
-        heading = re.search(r"<h1>(.*?)<a class=\"headerlink\"", page(docname), flags=re.DOTALL)
+        heading = re.search(r'<h1>((?:(?!</h1>).)*)<a class="headerlink"', page(docname), flags=re.DOTALL)
         plain = html.unescape(re.sub(r"<[^>]+>", "", heading[1]))
         number = f"{book.chapters[docname]}. " if docname in book.chapters else ""
         if "$" not in title and "`" not in title:
