@@ -274,3 +274,12 @@ def test_the_chapter_s_figures_follow_its_theme(open_page, width: int) -> None:
             }"""
         )
         assert ground == rgb(_palette.GROUNDS[theme][0])  # what lies behind is the page, not a panel of the theme
+
+
+def test_the_chapter_s_numbered_figures_are_legible_on_a_phone(open_page) -> None:
+    page = open_page(CHAPTER, width=360).page
+    smallest = page.locator("figure .adatemp-figure svg").evaluate_all(
+        """all => all.map(svg => Math.min(...[...svg.querySelectorAll("text")].map(
+             text => parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a)))"""
+    )
+    assert smallest and min(smallest) >= 9
