@@ -66,7 +66,7 @@ def target_entropy(
         >>> rule = target_entropy(2.0)
         >>> weights, stats = adaptive_temperature_softmax(logits, temperature=rule, return_stats=True)
         >>> print(f"{stats.entropy:.3f} -> {-jnp.sum(weights * jnp.log(weights + 1e-30)):.3f} at beta {stats.beta:.1f}")
-        6.867 -> 2.000 at beta 367.7
+        6.867 -> 2.000 at beta 369.6
     """
     reason = "an entropy of 0 is reached only in the limit of large beta"
     target = parameter("entropy", entropy, above=0, reason=reason)

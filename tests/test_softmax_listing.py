@@ -87,7 +87,9 @@ def test_in_float16_the_listing_loses_its_entropy_and_its_gradient_and_ours_does
     np.testing.assert_allclose(np.asarray(weights, np.float64), want.weights, rtol=1e-3, atol=6e-8)
     in_float32 = gradient(adaptive_temperature_softmax, z.astype(jnp.float32))
     # Two roundings to float16, of the weights and of the gradient.
-    np.testing.assert_allclose(gradient(adaptive_temperature_softmax, z), in_float32, atol=2**-10 * abs(in_float32).max())
+    np.testing.assert_allclose(
+        gradient(adaptive_temperature_softmax, z), in_float32, atol=2**-10 * abs(in_float32).max()
+    )
 
 
 def test_with_an_infinite_mask_the_listing_loses_its_gradient_and_ours_does_not():
