@@ -19,6 +19,8 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
+from adatemp import runtime
+
 pytestmark = pytest.mark.notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,12 +153,18 @@ def test_installs_adatemp_and_moves_nothing(cell, colab, archive, tmp_path):
     assert again.result == done.result
 
 
-def test_library_works_after_the_cell(cell, colab, archive, tmp_path):
-    use = "\nimport adatemp, jax.numpy as jnp\nprint(adatemp.adaptive_temperature_softmax(jnp.arange(4.0)).sum())"
+def test_library_and_stored_results_are_there_after_the_cell(cell, colab, archive, tmp_path):
+    use = """
+import adatemp, jax.numpy as jnp
+print(adatemp.runtime.results("table1").provenance["command"])
+print(adatemp.adaptive_temperature_softmax(jnp.arange(4.0)).sum())
+"""
     done = run(colab, cell + use, tmp_path, ADATEMP_SOURCE=archive.as_uri())
     assert done.status == 0, done.errors
+    command, total = done.output.strip().split("\n")[-2:]
+    assert command == runtime.results("table1").provenance["command"]
     # Four float32 weights sum to one within a few units in the last place.
-    assert float(done.output.split()[-1]) == pytest.approx(1.0, abs=1e-6)
+    assert float(total) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_newer_runtime_is_named_with_the_last_tested_one(cell, colab, archive, tmp_path):
