@@ -58,10 +58,9 @@ def export(source: Path, root: Path, project: Project, book: Book, works: Biblio
         raise SourceError("a chapter begins with the jupytext header; without it its cells would be text", path, 1)
     body = "\n".join(text.split("\n")[header_lines:])
     parts = blocks(body, path, header_lines + 1)
-    cited = set().union(
-        *(cited_keys(f"{block.argument}\n{block.text}") for block in walk(body, path) if block.kind == "prose")
-    )
-    context = Context(project, book, works, path.removesuffix(".md"), path, frozenset(cited))
+    spoken = (block.text if block.kind in {"prose", "heading"} else block.argument for block in walk(body, path))
+    cited = frozenset().union(*map(cited_keys, spoken))
+    context = Context(project, book, works, path.removesuffix(".md"), path, cited)
     if not parts or parts[0].kind != "heading" or parts[0].level != 1:
         raise SourceError("a chapter begins with its title, as in `# Softmax`", path, header_lines + 1)
     cells = [

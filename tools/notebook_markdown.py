@@ -194,7 +194,7 @@ def _bibliography(block: Block, context: Context, level: int) -> str:
     """The works cited in this page, in order of their authors."""
     if str(block.options.get("filter", "")).strip() != "docname in docnames":
         raise context.fail("a chapter's bibliography has `:filter: docname in docnames`", block.line)
-    cited = [context.works[key] for key in context.cited]
+    cited = [context.works[key] for key in context.cited if key in context.works]  # a missing one fails where it stands
     return "\n".join(
         f"- {full(work)}" for work in sorted(cited, key=lambda work: [part.lower() for part in label(work)])
     )
