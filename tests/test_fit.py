@@ -13,7 +13,10 @@ from adatemp.temperature import RowStatistics
 
 def best_beta(z, target):
     """argmax over beta >= 1 of the target's probability, by golden section on its logarithm in log beta."""
-    log_probability = lambda b: np.exp(b) * (z[target] - z.max()) - np.log(np.exp(np.exp(b) * (z - z.max())).sum())
+
+    def log_probability(b):
+        return np.exp(b) * (z[target] - z.max()) - np.log(np.exp(np.exp(b) * (z - z.max())).sum())
+
     low, high, ratio = 0.0, 12.0, (5**0.5 - 1) / 2
     for _ in range(80):
         a, b = high - ratio * (high - low), low + ratio * (high - low)
@@ -83,7 +86,10 @@ def test_points_on_a_polynomial_are_fitted_exactly_at_a_high_degree():
 def test_outside_the_fitted_range_the_rule_holds_its_ends(fit):
     low, high = fit.rule.range
     assert (low, high) == (fit.entropy.min(), fit.entropy.max())
-    at = lambda h: float(fit.rule.beta(RowStatistics(entropy=np.float32(h))))
+
+    def at(h):
+        return float(fit.rule.beta(RowStatistics(entropy=np.float32(h))))
+
     assert at(low / 2) == at(np.nextafter(np.float32(low), np.float32(0)))
     assert at(high + 5) == at(np.nextafter(np.float32(high), np.float32(99)))
     _, stats = adaptive_temperature_softmax(np.zeros((3, 5000), np.float32), temperature=fit.rule, return_stats=True)

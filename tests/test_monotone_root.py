@@ -22,6 +22,9 @@ def test_each_row_gets_its_own_root_to_a_few_units_in_the_last_place():
 
 def test_without_a_root_it_is_the_nearer_end_and_nan_stays_nan():
     level = np.float32([-5.0, 0.5, 5.0, np.nan])
-    line = lambda x: (level - x, -jnp.ones_like(x))
+
+    def line(x):
+        return (level - x, -jnp.ones_like(x))
+
     got = np.asarray(decreasing_root(line, jnp.zeros(4), jnp.ones(4)))
     np.testing.assert_array_equal(got, np.float32([0, 0.5, 1, np.nan]))

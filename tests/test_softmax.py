@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from row_oracle import oracle, published_beta
+from row_oracle import oracle
 
 from adatemp import PAPER, PAPER_HELD, adaptive_temperature_softmax, constant, exp_offset, log_ratio, target_entropy
 from adatemp._compat import enable_x64
@@ -82,7 +82,9 @@ def test_any_axis_is_the_last_axis_of_the_rearranged_array(axis):
     mask = logits(3, 1, 5, seed=1) > -1
     axes = sorted(a % 3 for a in (range(3) if axis is None else np.atleast_1d(axis)))
     kept = [a for a in range(3) if a not in axes]
-    flat = lambda x: np.transpose(x, kept + axes).reshape([x.shape[a] for a in kept] + [-1])
+
+    def flat(x):
+        return np.transpose(x, kept + axes).reshape([x.shape[a] for a in kept] + [-1])
 
     weights, stats = run(z, axis, mask)
     want = oracle(flat(z), flat(np.broadcast_to(mask, z.shape)))

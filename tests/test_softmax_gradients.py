@@ -133,7 +133,10 @@ def test_the_variance_has_its_gradient_too():
 
 def test_a_stopped_rule_is_a_constant_at_the_beta_it_chose():
     stopped = polynomial((-0.037, 0.481, -2.3, 4.917, -1.791), differentiate=False)
-    weight = lambda z, rule: jnp.sum(WEIGHTS * adaptive_temperature_softmax(z, where=KEEP, temperature=rule))
+
+    def weight(z, rule):
+        return jnp.sum(WEIGHTS * adaptive_temperature_softmax(z, where=KEEP, temperature=rule))
+
     with enable_x64(True):
         beta = oracle(Z, KEEP).beta
         d_stopped, d_constant, d_flowing = (
@@ -222,7 +225,9 @@ def test_jvp_vjp_and_hessian_agree_with_masks_and_infinities(name):
 
 
 def test_a_dead_row_has_a_zero_hessian():
-    f = lambda z: jnp.sum(adaptive_temperature_softmax(z) ** 2)
+    def f(z):
+        return jnp.sum(adaptive_temperature_softmax(z) ** 2)
+
     hessian = jax.jit(jax.hessian(f))(jnp.full(4, -jnp.inf))
     np.testing.assert_array_equal(hessian, np.zeros((4, 4)))
 

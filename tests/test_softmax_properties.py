@@ -108,7 +108,9 @@ def test_vmap_over_rows_is_the_batch(z, mask):
 
 @jax.jit
 def _directional(z, direction, coefficient):
-    f = lambda z: jnp.sum(coefficient * adaptive_temperature_softmax(z))
+    def f(z):
+        return jnp.sum(coefficient * adaptive_temperature_softmax(z))
+
     return jax.jvp(f, (z,), (direction,))[1], jnp.sum(jax.grad(f)(z) * direction)
 
 
@@ -116,7 +118,10 @@ def _directional(z, direction, coefficient):
 def test_the_gradient_is_that_of_finite_differences_away_from_the_kinks(z, seed):
     assume(away_from_kinks(oracle(z).entropy, 1e-3))
     direction, coefficient = np.random.default_rng(seed).normal(size=(2, 1, 9))
-    f = lambda z: (coefficient * oracle(z).weights).sum()
+
+    def f(z):
+        return (coefficient * oracle(z).weights).sum()
+
     step = 1e-5
     want = (f(z + step * direction) - f(z - step * direction)) / (2 * step)
     with enable_x64(True):

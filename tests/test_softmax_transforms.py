@@ -62,7 +62,9 @@ def test_gradient_of_scan_of_remat_is_the_plain_gradient():
 
 
 def test_eager_and_jitted_gradients_agree():
-    f = lambda z: jnp.vdot(softmax(z), softmax(z))
+    def f(z):
+        return jnp.vdot(softmax(z), softmax(z))
+
     np.testing.assert_allclose(jax.grad(f)(Z[0]), jax.jit(jax.grad(jax.jit(f)))(Z[0]), rtol=2e-5, atol=1e-7)
 
 
