@@ -51,7 +51,7 @@ def spread(
 
     Raises:
         TypeError: if the logits are not floating point.
-        ValueError: if there are no keys.
+        ValueError: if there are no keys, or `where` does not broadcast.
 
     >>> spread(np.array([0.5, 3.0, -1.0, 40.0]), where=np.array([True, True, True, False])).item()
     4.0
@@ -66,13 +66,19 @@ def spread(
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     visible = logits != -jnp.inf
     if where is not None:
-        visible, logits = jnp.broadcast_arrays(visible & jnp.asarray(where, bool), logits)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    if any(logits.shape[a] == 0 for a in axes):
+        where = jnp.asarray(where, bool)
+        try:
+            visible, logits = jnp.broadcast_arrays(visible & where, logits)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"where must broadcast against logits of shape {logits.shape}, got shape {where.shape}: add axes of "
+                "length 1 where one mask serves many rows"
+            ) from None
+    alive = jnp.any(visible, axis)  # also refuses an axis that is not there
+    if any(logits.shape[a] == 0 for a in (axis if isinstance(axis, tuple) else (axis,))):
         raise ValueError(f"logits must have at least one key along axis {axis}, got shape {logits.shape}")
     high = jnp.max(logits, axis, where=visible, initial=-jnp.inf)
     low = jnp.min(logits, axis, where=visible, initial=jnp.inf)
-    alive = jnp.any(visible, axis)
     return jnp.where(alive, high, 0.0) - jnp.where(alive, low, 0.0)
 
 

@@ -56,7 +56,11 @@ def test_spread_is_traceable():
     np.testing.assert_array_equal(jax.jit(jax.vmap(spread))(logits), [3.0, 1.0])
 
 
-def test_integers_and_empty_axes_are_refused_with_the_remedy():
+def test_integers_empty_axes_and_mismatched_masks_are_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"where must broadcast.*\(2, 3\), got shape \(2,\)"):
+        spread(np.zeros((2, 3), np.float32), where=np.ones(2, bool))
+    with pytest.raises(ValueError, match="axis 4 is out of bounds"):
+        spread(np.zeros((2, 3), np.float32), axis=4)
     with pytest.raises(TypeError, match=r"logits must be floating point, got int32.*astype"):
         spread(np.arange(3, dtype=np.int32))
     with pytest.raises(ValueError, match=r"logits must have at least one key along axis -1, got shape \(2, 0\)"):

@@ -218,8 +218,9 @@ def picture(depends_on: Callable[..., Any]) -> Any:
     for axis, (name, attention) in zip(axes.flat, suspects().items()):
         table = np.asarray(depends_on(attention, *example()), bool)[1]
         axis.imshow(table, vmin=0.0, vmax=1.0, cmap=plotting.colormap())
-        for t, s in np.argwhere(promised):
-            axis.plot(s, t, ".", color=plotting.palette["ink"], markersize=4)
+        rows, columns = np.nonzero(promised)
+        # one of the two colours stands out on either end of the colour map, on a light page and on a dark one
+        axis.plot(columns, rows, "o", markersize=5, mfc=plotting.palette["ground"], mec=plotting.palette["ink"])
         axis.set_title(name)
         counts.append(f"{name} {int((table & ~promised).sum())}")
     axes.flat[-1].set_axis_off()

@@ -195,7 +195,8 @@ def picture(softmax: Callable[..., Any]) -> Any:
         keys = np.arange(where.shape[1])
         axis.bar(keys - 0.2, np.nan_to_num(drawn[row]), 0.4, color=plotting.palette["plain"], label="yours")
         axis.bar(keys + 0.2, right[row], 0.4, color=plotting.palette["neutral"], label="float64")
-        axis.plot(keys[~where[row]], np.zeros((~where[row]).sum()), "x", color=plotting.palette["ink"], label="masked")
+        hidden = keys[~where[row]]
+        axis.plot(hidden, 0.0 * hidden, "x", color=plotting.palette["ink"], label="masked", clip_on=False, zorder=3)
         axis.set_title(title)
         axis.set_ylabel("weight")
     axes[0].legend()

@@ -110,8 +110,8 @@ def ex5(depends_on: Callable[..., Any]) -> Report:
     An honest causal attention depends on s exactly where s ≤ t and `where[b, s]`; anything more is a leak, anything
     less a blind spot. `suspects()` gives five attention functions to run the test on and `example()` an input for them.
 
-    Checked: the table for each of the five, on inputs with padding at the front and at the end, which hide a leak from a
-    test that looks at weights alone, at sums over features, at large derivatives alone, or at unpadded sequences.
+    Checked: the table for each of the five, on inputs with padding at the front and at the end, which hide a leak from
+    a test that looks at weights alone, at sums over features, at large derivatives alone, or at unpadded sequences.
     """
     stages = _ch01_leaks.stages()
     return examine(depends_on, "01.5 Find the leak", _ch01_leaks.SIGNATURE, stages, picture=_ch01_leaks.picture)
