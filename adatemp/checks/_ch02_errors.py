@@ -89,7 +89,7 @@ def _stages() -> tuple[Stage, ...]:
             "the four parts come back, one number a seed",
             lambda split: _table(split(logits, labels, top, _CLASSES)),
             given=given,
-            accept=lambda table: table.shape == (4, len(_KINDS)) and np.ptp(table, axis=1).max() > 0,
+            accept=lambda table: table.shape == (4, len(_KINDS)) and np.ptp(table, axis=1).max() != 0,
             mistakes=(averaged,),
             look="Return a dict with the four names, each an array [seeds]. Reduce over sets, the second axis.",
         ),
