@@ -81,6 +81,14 @@ def judge(published: float, values: Sequence[float]) -> Verdict:
     return Verdict(word, mean, low, high)
 
 
+def table1_row(published: float, size: int, values: Sequence[float]) -> list[str]:
+    """One line of the page's table for Table 1: a size, what was published and what was measured, in per cent."""
+    verdict = judge(published, values)
+    tried = verdict.word != NOT_TRIED
+    ours = [f"{verdict.ours:.1f}", f"{verdict.low:.1f} to {verdict.high:.1f}"] if tried else ["", ""]
+    return [f"{size:,}", f"{published:.1f}", *ours, str(len(values)), verdict.word]
+
+
 def overall(words: Sequence[str]) -> str:
     """One verdict for a claim that has several parts.
 

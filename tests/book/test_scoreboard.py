@@ -58,6 +58,13 @@ def test_verdict_follows_the_rule(published, runs, word):
     assert scoreboard.judge(published, runs).word == word
 
 
+def test_row_of_the_page_shows_the_verdict_s_numbers_or_none():
+    assert scoreboard.table1_row(54.7, 1024, RUNS) == [
+        "1,024", "54.7", "50.0", "45.2 to 54.8", "5", scoreboard.REPRODUCED
+    ]  # fmt: skip
+    assert scoreboard.table1_row(54.7, 1024, RUNS[:2]) == ["1,024", "54.7", "", "", "2", scoreboard.NOT_TRIED]
+
+
 def test_failed_run_is_an_error_and_no_verdict():
     with pytest.raises(ValueError, match="not finite"):
         scoreboard.judge(50.0, [*RUNS, math.nan])
