@@ -66,8 +66,8 @@ def tables() -> dict[str, np.ndarray]:
     }
 
 
-def stages() -> tuple[Stage, ...]:
-    """One stage a suspect, from the honest one to the one whose weights look perfect."""
+def stages(answers: dict[str, Any]) -> tuple[Stage, ...]:
+    """One stage a suspect, from the honest one to the subtlest; each leaves the reader's table in `answers`."""
     functions, truth = suspects(), tables()
     order = (
         ("B", "an attention that keeps its promise"),
@@ -76,10 +76,17 @@ def stages() -> tuple[Stage, ...]:
         ("A", "an attention whose hidden keys have weight 0"),
         ("C", "an attention whose weights look perfect"),
     )
-    return tuple(_stage(name, functions[letter], truth[letter]) for letter, name in order)
+
+    def keep(letter: str, depends_on: Callable[..., Any]) -> Any:
+        answers[letter] = depends_on(functions[letter], *example())
+        return answers[letter]
+
+    return tuple(
+        _stage(name, functools.partial(keep, letter), functions[letter], truth[letter]) for letter, name in order
+    )
 
 
-def _stage(name: str, attention: Attention, truth: np.ndarray) -> Stage:
+def _stage(name: str, call: Callable[..., Any], attention: Attention, truth: np.ndarray) -> Stage:
     honest = tables()["B"]
 
     def by_keys(**how: Any) -> np.ndarray:
@@ -175,7 +182,7 @@ def _stage(name: str, attention: Attention, truth: np.ndarray) -> Stage:
     )
     return Stage(
         name,
-        lambda f: f(attention, *example()),
+        call,
         given="two sequences of 6 positions, one padded at the front and one at the end",
         expected=truth,
         look="Change one key or one value by hand and look at which output rows move.",
@@ -208,26 +215,27 @@ def _jacobian(attention: Attention, argument: int, summed: bool, unpadded: bool)
     return np.asarray(jax.jit(jax.jacrev(output))(arrays[argument]))
 
 
-def picture(depends_on: Callable[..., Any]) -> Any:
-    """The reader's tables for the five suspects, second sequence, with the promised pattern outlined."""
+def picture(answers: dict[str, Any], depends_on: Callable[..., Any]) -> Any:
+    """The reader's tables for the second sequence, the promised pattern in dots; suspects not reached are left out."""
     from adatemp import plotting
 
     promised = tables()["B"][1]
+    found = {name: np.asarray(answers[name], bool)[1] for name in sorted(answers)}
     fig, axes = plotting.figure(width=5.0, height=3.8, ncols=3, nrows=2, sharex=True, sharey=True)
-    counts = []
-    for axis, (name, attention) in zip(axes.flat, suspects().items()):
-        table = np.asarray(depends_on(attention, *example()), bool)[1]
+    for axis in axes.flat[len(found) :]:
+        axis.set_axis_off()
+    for axis, (name, table) in zip(axes.flat, found.items()):
         axis.imshow(table, vmin=0.0, vmax=1.0, cmap=plotting.colormap())
         rows, columns = np.nonzero(promised)
         # one of the two colours stands out on either end of the colour map, on a light page and on a dark one
         axis.plot(columns, rows, "o", markersize=5, mfc=plotting.palette["ground"], mec=plotting.palette["ink"])
         axis.set_title(name)
-        counts.append(f"{name} {int((table & ~promised).sum())}")
-    axes.flat[-1].set_axis_off()
-    axes[1, 0].set_xlabel("position s")
-    axes[1, 0].set_ylabel("output row t")
+        axis.tick_params(labelbottom=True)
+    axes[0, 0].set_xlabel("position s")
+    axes[0, 0].set_ylabel("output row t")
+    counts = ", ".join(f"{name} {int((table & ~promised).sum())}" for name, table in found.items())
     alt = (
-        "Five dependence tables of six rows by six positions, dots where an honest attention may depend. "
-        f"Entries beyond the promise: {', '.join(counts)}."
+        f"Dependence tables of {len(found)} suspects, six rows by six positions, dots where an honest attention may "
+        f"depend. Entries beyond the promise: {counts}."
     )
     return plotting.show(fig, alt=alt)

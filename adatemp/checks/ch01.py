@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -113,5 +114,11 @@ def ex5(depends_on: Callable[..., Any]) -> Report:
     Checked: the table for each of the five, on inputs with padding at the front and at the end, which hide a leak from
     a test that looks at weights alone, at sums over features, at large derivatives alone, or at unpadded sequences.
     """
-    stages = _ch01_leaks.stages()
-    return examine(depends_on, "01.5 Find the leak", _ch01_leaks.SIGNATURE, stages, picture=_ch01_leaks.picture)
+    answers: dict[str, Any] = {}
+    return examine(
+        depends_on,
+        "01.5 Find the leak",
+        _ch01_leaks.SIGNATURE,
+        _ch01_leaks.stages(answers),
+        picture=functools.partial(_ch01_leaks.picture, answers),
+    )
