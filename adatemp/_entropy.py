@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from adatemp._row_state import check_rows, live_keys, promote, row_state, shifted, spread_about_maximum
+from adatemp._row_state import check_rows, live_logits, row_state, shifted, spread_about_maximum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,12 +51,12 @@ def entropy(
 
 @partial(jax.jit, static_argnums=0)
 def _entropy(axes, logits, where):
-    return row_statistics(axes, False, promote(logits), live_keys(logits, where))[2]
+    return row_statistics(axes, False, live_logits(logits, where))[2]
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def row_statistics(axes: tuple[int, ...], with_variance: bool, logits, live):
-    """(m, log l, H, V) of whole rows; V is None unless asked for.
+def row_statistics(axes: tuple[int, ...], with_variance: bool, z):
+    """(m, log l, H, V) of whole rows of live logits; V is None unless asked for.
 
     The derivative, with p the softmax of the row, mu = E_p[z] and c = z - mu:
 
@@ -66,22 +66,20 @@ def row_statistics(axes: tuple[int, ...], with_variance: bool, logits, live):
 
     m is the point the row was shifted by, a constant to differentiation: d lse is carried by log l alone. The rule is
     written with its own outputs, so differentiating it again gives the second derivative, and so on. Against plain
-    automatic differentiation it saves the subtraction of p from p inside dH, and every masked key is 0 times a finite
-    number.
+    automatic differentiation it saves the subtraction of p from p inside dH.
     """
-    state = row_state(logits, axes, live, second_moment=with_variance)
+    state = row_state(z, axes, second_moment=with_variance)
     return state.m, *spread_about_maximum(state)
 
 
 @row_statistics.defjvp
 def _row_statistics_jvp(axes, with_variance, primals, tangents):
-    logits, live = primals
-    dz = tangents[0]
-    m, log_l, entropy, variance = row_statistics(axes, with_variance, logits, live)
-    t = shifted(logits, m, axes, live)
+    (z,), (dz,) = primals, tangents
+    m, log_l, entropy, variance = row_statistics(axes, with_variance, z)
     keys = partial(jnp.expand_dims, axis=axes)
-    p_dz = jnp.where(live, jnp.exp(t - keys(log_l)), 0) * jnp.where(live, dz, 0)
-    c = jnp.where(live, t - keys(log_l - entropy), 0)  # E_p[t] = s / l = log l - H
+    t = shifted(z, m, axes)
+    p_dz = jnp.exp(t - keys(log_l)) * dz
+    c = t - keys(log_l - entropy)  # E_p[t] = s / l = log l - H
     d_log_l = jnp.sum(p_dz, axes)
     d_entropy = -jnp.sum(p_dz * c, axes)
     d_variance = jnp.sum(p_dz * (c * c - keys(variance) + 2 * c), axes) if with_variance else None

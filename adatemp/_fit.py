@@ -28,7 +28,7 @@ import numpy as np
 
 from adatemp._monotone_root import decreasing_root
 from adatemp._polynomial import Polynomial, polynomial
-from adatemp._row_state import check_rows, live_keys, promote, row_state, shifted, spread_about_maximum
+from adatemp._row_state import check_rows, live_logits, row_state, shifted, spread_about_maximum
 from adatemp._rule import is_concrete
 
 if TYPE_CHECKING:
@@ -104,18 +104,16 @@ def fit_inverse_temperature(
             than the degree needs, or a fit that falls and was not allowed to.
     """
     degree = _check_degree(degree)
-    logits, target, live = _check_points(logits, target, where)
-    largest = np.max(logits, -1, where=live, initial=-np.inf)
-    at_target = np.take_along_axis(logits, target[:, None], -1)[:, 0]
-    wrong = at_target < largest
+    z, target = _check_points(logits, target, where)
+    at_target = np.take_along_axis(z, target[:, None], -1)[:, 0]
+    wrong = at_target < z.max(-1)
     if not wrong.any():
         raise ValueError(
             f"logits: the target has the largest logit in all {len(target):,} rows, so sharper is always better and "
             "there is no best beta to fit; give rows that the head gets wrong, for instance longer ones"
         )
-    logits, live, at_target = logits[wrong], live[wrong], at_target[wrong]
-    entropy, mean, beta = (np.asarray(x, np.float64) for x in _best_beta(logits, live, at_target))
-    sharper, positive = beta > 1, at_target > mean
+    entropy, mean, beta = (np.asarray(x, np.float64) for x in _best_beta(z[wrong], at_target[wrong]))
+    sharper, positive = beta > 1, at_target[wrong] > mean
     x, y = entropy, np.maximum(beta, 1)
 
     if len(np.unique(x)) <= degree:
@@ -148,25 +146,25 @@ def fit_inverse_temperature(
 
 
 @jax.jit
-def _best_beta(logits, live, at_target):
+def _best_beta(z, at_target):
     """Entropy, plain mean and max(1, beta*) of misordered rows [rows, n]."""
-    state = row_state(logits, (-1,), live, second_moment=False)
+    state = row_state(z, (-1,), second_moment=False)
     _, entropy, _ = spread_about_maximum(state)
-    t = shifted(logits, state.m, (-1,), live)
+    t = shifted(z, state.m, (-1,))
     t_target = at_target - state.m
 
     def shortfall(log_beta):
         beta = jnp.exp(log_beta)
-        scaled = row_state(beta[:, None] * t, (-1,), live, second_moment=True)
+        scaled = row_state(beta[:, None] * t, (-1,), second_moment=True)
         _, _, variance = spread_about_maximum(scaled)  # of beta t, and d E_beta[t] / d log beta = variance / beta
         return t_target - scaled.s / scaled.l / beta, -variance / beta
 
     # With d the smallest gap below the maximum and beta >= 1 / d, each key takes at most d exp(-beta d) off E_beta[t].
     # At beta = (1 + log n) / d that is less than d in all, and the target's gap is at least d: the root is below.
-    d = -jnp.max(t, -1, where=live & (t < 0), initial=-jnp.inf)
-    high = jnp.log((1 + jnp.log(logits.shape[-1])) / d)
+    d = -jnp.max(t, -1, where=t < 0, initial=-jnp.inf)
+    high = jnp.log((1 + jnp.log(z.shape[-1])) / d)
     log_beta = decreasing_root(shortfall, jnp.zeros_like(high), jnp.maximum(high, 1e-3))
-    mean = state.m + jnp.sum(t, -1) / state.count
+    mean = state.m + jnp.sum(t, -1, where=z != -jnp.inf) / state.count
     return entropy, mean, jnp.exp(log_beta)
 
 
@@ -197,7 +195,7 @@ def _check_degree(degree) -> int:
 
 
 def _check_points(logits, target, where):
-    """Rows as [rows, n] host arrays in the statistics' dtype, targets as [rows], and which keys are live."""
+    """Live logits as a host array [rows, n] and targets as [rows]."""
     if not all(is_concrete(x) for x in (logits, target, where)):
         raise TypeError(
             "logits, target and where must have values, and here they are traced; "
@@ -217,10 +215,9 @@ def _check_points(logits, target, where):
         raise ValueError(f"logits of shape {logits.shape} have no rows to fit")
     if (bad := (target < 0) | (target >= n)).any():
         raise ValueError(f"target must be from 0 to {n - 1}, got {target[bad].flat[0]} in {int(bad.sum())} rows")
-    live = np.broadcast_to(live_keys(logits, where), logits.shape).reshape(-1, n)
-    logits, target = np.asarray(promote(logits)).reshape(-1, n), target.reshape(-1)
-    if (bad := np.isnan(np.where(live, logits, 0)).any(-1)).any():
+    z, target = np.asarray(live_logits(logits, where)).reshape(-1, n), target.reshape(-1)
+    if (bad := np.isnan(z).any(-1)).any():
         raise ValueError(f"logits hold NaN in {int(bad.sum())} rows; remove those rows")
-    if (bad := ~np.take_along_axis(live, target[:, None], -1)[:, 0]).any():
+    if (bad := np.isneginf(np.take_along_axis(z, target[:, None], -1)[:, 0])).any():
         raise ValueError(f"target is a masked key (where False, or a logit of -inf) in {int(bad.sum())} rows")
-    return logits, target, live
+    return z, target

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Polynomial:
     """beta is a polynomial in the entropy, never below 1; see `polynomial`."""
 
-    coefficients: Float[ArrayLike, "powers ..."]
+    coefficients: tuple[Float[ArrayLike, "..."], ...]
     threshold: float
     clip: tuple[float, float] | None
     centre: float
@@ -37,15 +37,15 @@ class Polynomial:
             x = jnp.where(x < low, low, jnp.where(x > high, high, x))
         x = (x - self.centre) / self.scale
         value = jnp.zeros((), entropy.dtype)
-        for coefficient in jnp.asarray(self.coefficients, entropy.dtype):
-            value = value * x + coefficient
+        for coefficient in self.coefficients:
+            value = value * x + jnp.asarray(coefficient, entropy.dtype)
         # Selections and not a maximum: at a kink the derivative is that of one side, never the average of two, and a
         # NaN entropy gives a NaN.
         return jnp.where((entropy <= self.threshold) | (value <= 1), 1, value)
 
 
 def polynomial(
-    coefficients: Sequence[float] | Float[ArrayLike, "powers ..."],
+    coefficients: Sequence[Float[ArrayLike, "..."]] | Float[Array, "powers ..."],
     *,
     threshold: float = 0.5,
     clip: tuple[float, float] | None = None,
@@ -59,8 +59,8 @@ def polynomial(
     well conditioned, and to stay inside the entropies it was fitted to.
 
     Args:
-        coefficients: Highest power first, as in `numpy.polyval`. Axes after the first broadcast against the row's
-            shape, so that each head may have a map of its own.
+        coefficients: Highest power first, as in `numpy.polyval`. Each broadcasts against the row's shape, so that each
+            head may have a map of its own.
         threshold: Entropy in nats up to which beta is 1.
         clip: (lowest, highest) entropy in nats between which P is evaluated; None for no limits.
         centre: Entropy in nats that maps to the polynomial's origin.
@@ -76,12 +76,17 @@ def polynomial(
         >>> print(f"acts from {PAPER.range[0]:.4f} to {PAPER.range[1]:.4f} nats")
         acts from 0.8486 to 5.9445 nats
     """
-    coefficients = parameter("coefficients", coefficients)
-    if coefficients.ndim == 0 or coefficients.shape[0] == 0:
-        raise ValueError(
-            f"coefficients must list at least one number, highest power first, got shape {coefficients.shape}; "
+    try:
+        coefficients = tuple(parameter("coefficients", coefficient) for coefficient in coefficients)
+    except TypeError as error:
+        if np.ndim(coefficients):  # a sequence, so it is what is in it
+            raise
+        raise TypeError(
+            f"coefficients must be a sequence, highest power first, got {coefficients!r}; "
             "for one inverse temperature everywhere write constant(beta=...)"
-        )
+        ) from error
+    if not coefficients:
+        raise ValueError("coefficients must list at least one number, highest power first")
     threshold, centre, scale = setting("threshold", threshold), setting("centre", centre), setting("scale", scale)
     if not scale > 0:
         raise ValueError(f"scale must be above 0, got {scale}; it is a width of entropies in nats")
@@ -90,7 +95,7 @@ def polynomial(
         if len(clip) != 2 or not clip[0] < clip[1]:
             raise ValueError(f"clip must be two entropies, the lowest first, got {clip}")
     active = None
-    if is_concrete(coefficients) and coefficients.ndim == 1:
+    if all(is_concrete(coefficient) and np.ndim(coefficient) == 0 for coefficient in coefficients):
         active = _active_range(np.asarray(coefficients, np.float64), threshold, clip or (0.0, math.inf), centre, scale)
     return Polynomial(
         coefficients=coefficients,

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-# A difference of logits is cut here. It is far past the underflow of exp in float64 (-745), so no weight changes, and
-# its square is finite in float32, so that 0 * t and 0 * t^2 are 0 and not NaN.
-_LOWEST_DIFFERENCE = -1e15
+# Differences of logits are cut here, so that a logit of -inf enters sums as 0 times a finite number and never as
+# 0 * -inf. Far past the underflow of exp in float64 (-745), and with a square that is finite in float32.
+LOWEST_DIFFERENCE = -1e15
 
 _FLOATING = ("float16", "bfloat16", "float32", "float64")
 
@@ -104,7 +104,7 @@ class RowState(NamedTuple):
             second_moment: Whether to carry q, which only the variance needs.
         """
         logits, axes, where = check_rows(logits, axis, where)
-        return row_state(promote(logits), axes, live_keys(logits, where), second_moment=second_moment)
+        return row_state(live_logits(logits, where), axes, second_moment=second_moment)
 
     def merge(self, other: RowState) -> RowState:
         """The state of the union of two disjoint blocks of the same rows."""
@@ -116,7 +116,7 @@ class RowState(NamedTuple):
         m = jnp.maximum(self.m, other.m)
         l, s, q = 0, 0, None if self.q is None else 0
         for part in (self, other):
-            d = _difference(part.m, m)
+            d = jnp.maximum(part.m - m, LOWEST_DIFFERENCE)
             a = jnp.exp(d)
             l = l + a * part.l
             s = s + a * (part.s + d * part.l)
@@ -130,30 +130,35 @@ class RowState(NamedTuple):
         return RowSummary(jnp.where(self.l == 0, -jnp.inf, self.m + log_l), entropy, variance)
 
 
-def row_state(logits, axes: tuple[int, ...], live, *, second_moment: bool) -> RowState:
-    """`RowState.from_block` for arguments that were checked and promoted already."""
-    m = jnp.max(logits, axes, where=live, initial=jnp.finfo(logits.dtype).min)
+def live_logits(logits, where):
+    """The logits in the dtype of the statistics, at least float32, with -inf at the keys that take no part.
+
+    After this a masked key is a logit of -inf, which has no weight and, in everything below, no gradient. Whatever
+    stood there, NaN included, is gone before any arithmetic.
+    """
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    return logits if where is None else jnp.where(where, logits, -jnp.inf)
+
+
+def row_state(z, axes: tuple[int, ...], *, second_moment: bool) -> RowState:
+    """The state of rows of live logits."""
     # Nothing that is made of a state depends on the point m it is shifted by, so m is a constant to differentiation
     # of every order, and the gradient of a maximum never enters.
-    m = jax.lax.stop_gradient(m)
-    t = shifted(logits, m, axes, live)
-    e = jnp.where(live, jnp.exp(t), 0)
+    m = jax.lax.stop_gradient(jnp.maximum(jnp.max(z, axes), jnp.finfo(z.dtype).min))
+    t = shifted(z, m, axes)
+    e = jnp.exp(t)
     return RowState(
         m=m,
         l=jnp.sum(e, axes),
         s=jnp.sum(e * t, axes),
-        count=jnp.sum(live, axes, dtype=jnp.int32),
+        count=jnp.sum(z != -jnp.inf, axes, dtype=jnp.int32),  # a NaN counts, so that it shows
         q=jnp.sum(e * t * t, axes) if second_moment else None,
     )
 
 
-def shifted(logits, m, axes: tuple[int, ...], live):
-    """The logits less their row's maximum, 0 at the keys that take no part.
-
-    A masked logit may be anything, NaN and -inf included: it is replaced before any arithmetic, so that neither its
-    value nor the derivative of that arithmetic can leak.
-    """
-    return jnp.where(live, _difference(jnp.where(live, logits, 0), jnp.expand_dims(m, axes)), 0)
+def shifted(z, m, axes: tuple[int, ...], lowest: float = LOWEST_DIFFERENCE):
+    """The logits less the maximum of their row."""
+    return jnp.maximum(z - jnp.expand_dims(m, axes), lowest)
 
 
 def spread_about_maximum(state: RowState):
@@ -224,18 +229,3 @@ def _check_axes(axis, shape: tuple[int, ...]) -> tuple[int, ...]:
     if any(shape[a] == 0 for a in axes):
         raise ValueError(f"axis {axis!r} of logits of shape {shape} has no keys; a softmax needs at least one")
     return axes
-
-
-def promote(logits):
-    """The logits in the dtype of the statistics: at least float32."""
-    return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-
-
-def live_keys(logits, where):
-    """Which keys take part: those the mask lets through, less logits of -inf. A NaN is live, so that it shows."""
-    live = logits != -jnp.inf
-    return live if where is None else live & where
-
-
-def _difference(a, b):
-    return jnp.maximum(a - b, _LOWEST_DIFFERENCE)

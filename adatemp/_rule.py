@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int
+    from jaxtyping import Array, Float, Int
 
 
 class RowStatistics(NamedTuple):
@@ -21,13 +21,13 @@ class RowStatistics(NamedTuple):
         count: Number of live keys.
         entropy: Entropy of the row's softmax, in nats.
         variance: Variance of the row's logits under its softmax.
-        row: The row itself: logits less their maximum [*rows, n], and which of the keys are live [*rows, n].
+        row: The row itself, its logits less their maximum, keys last; -1e15 at keys that take no part.
     """
 
     count: Int[Array, "*rows"] | None = None
     entropy: Float[Array, "*rows"] | None = None
     variance: Float[Array, "*rows"] | None = None
-    row: tuple[Float[Array, "*rows n"], Bool[Array, "*rows n"]] | None = None
+    row: Float[Array, "*rows n"] | None = None
 
 
 @runtime_checkable
@@ -67,27 +67,25 @@ def rule(*parameters: str):
 
 
 def parameter(name: str, value, *, above: float | None = None, reason: str = ""):
-    """A rule's parameter as an array leaf, its value checked where it is known.
+    """A rule's parameter as a leaf, its value checked where it is known.
 
-    Host numbers stay in numpy and float64: making a rule then starts no device, and the rule keeps all its digits
-    until it meets a row, whose dtype it takes.
+    A host number becomes a Python float: making a rule then starts no device, and the rule keeps all its digits until
+    it meets a row, whose dtype it takes.
     """
-    if isinstance(value, (list, tuple)) and any(isinstance(v, jax.Array) for v in value):
-        value = jnp.stack(value)
-    if not isinstance(value, (jax.Array, np.ndarray, np.generic, int, float, list, tuple)):
+    if not isinstance(value, (jax.Array, np.ndarray, np.generic, int, float)):
         raise TypeError(f"{name} must be a number or an array of numbers, got {value!r}")
-    value = value if isinstance(value, jax.Array) else np.asarray(value)
-    if value.dtype.kind in "iu":
-        value = value.astype(np.float64 if isinstance(value, np.ndarray) else np.float32)
-    if not jnp.issubdtype(value.dtype, jnp.floating):
-        raise TypeError(f"{name} must be real numbers, got dtype {value.dtype}")
-    if is_concrete(value):
-        numbers = np.asarray(value, np.float64)
+    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    if array.dtype.kind in "iu":
+        array = array.astype(np.float32 if isinstance(array, jax.Array) else np.float64)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise TypeError(f"{name} must be real, got dtype {array.dtype}")
+    if is_concrete(array):
+        numbers = np.asarray(array, np.float64)
         if not np.all(np.isfinite(numbers)):
             raise ValueError(f"{name} must be finite, got {numbers.tolist()}")
         if above is not None and not np.all(numbers > above):
             raise ValueError(f"{name} must be above {above:g}, got {numbers.tolist()}{reason and '; ' + reason}")
-    return value
+    return array if isinstance(array, jax.Array) or array.ndim else float(array)
 
 
 def setting(name: str, value) -> float:

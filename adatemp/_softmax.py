@@ -11,7 +11,7 @@ import numpy as np
 
 from adatemp._attention_stats import AttentionStats
 from adatemp._entropy import row_statistics
-from adatemp._row_state import check_rows, live_keys, promote, shifted
+from adatemp._row_state import check_rows, live_logits, shifted
 from adatemp._rule import RowStatistics, TemperatureRule
 from adatemp.temperature import PAPER, Constant
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Array, ArrayLike, Bool, Float
+
+
+# Where differences of logits are cut before beta multiplies them: low enough that exp(beta t) is 0 for any beta above
+# 1e-27, and finite, so that beta's derivative meets 0 * t and not 0 * -inf.
+_LOWEST_TEMPERED = -1e30
 
 
 def adaptive_temperature_softmax(
@@ -73,37 +78,37 @@ def adaptive_temperature_softmax(
     if temperature is not None:
         _check_rule(temperature)
     if temperature is None or _is_one(temperature):
-        weights = _plain(axes, logits, live_keys(logits, where), where)
+        weights = _plain(axes, logits, where)
         return (weights, _plain_stats(axes, logits, where)) if return_stats else weights
-    weights, stats = _tempered(axes, logits, where, jax.tree.map(jnp.asarray, temperature))
+    weights, stats = _tempered(axes, logits, where, temperature)
     return (weights, stats) if return_stats else weights
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _plain(axes, logits, live, where):
+def _plain(axes, logits, where):
     """`jax.nn.softmax`, its very bits, except that a dead row is 0 where it would be NaN.
 
     Called on the logits as they are and outside any jit of ours: in float16 and bfloat16 the compiler keeps or drops
     roundings by what it fuses. The derivative is written here because that of `jax.nn.softmax` makes NaN of a dead
     row: da = a (dz - sum a dz).
     """
-    dead = ~jnp.any(live, axes, keepdims=True)
+    dead = jnp.max(logits, axes, keepdims=True, where=where, initial=-jnp.inf) == -jnp.inf
     return jnp.where(dead, 0, jax.nn.softmax(logits, axes, where=where))
 
 
 @_plain.defjvp
 def _plain_jvp(axes, primals, tangents):
-    logits, live, where = primals
-    a = _plain(axes, logits, live, where)
-    dz = jnp.where(live, tangents[0], 0)
+    logits, where = primals
+    a = _plain(axes, logits, where)
+    dz = tangents[0] if where is None else jnp.where(where, tangents[0], 0)
     return a, a * (dz - jnp.sum(a * dz, axes, keepdims=True))
 
 
 @partial(jax.jit, static_argnums=0)
 def _plain_stats(axes, logits, where):
-    live = live_keys(logits, where)
-    m, log_l, entropy, _ = row_statistics(axes, False, promote(logits), live)
-    lse = jnp.where(jnp.any(live, axes), m + log_l, -jnp.inf)
+    z = live_logits(logits, where)
+    m, log_l, entropy, _ = row_statistics(axes, False, z)
+    lse = jnp.where(_dead(z, axes), -jnp.inf, m + log_l)
     return AttentionStats(entropy, jnp.ones_like(lse), lse, lse)
 
 
@@ -121,51 +126,51 @@ def _tempered(axes, logits, where, rule):
     with mu and V the mean and variance of z under p. Here they come from two derivative rules, that of
     `row_statistics` for the bracket after p and that of `_normalise` for w and E_a, and from the rule itself.
     """
-    z, live = promote(logits), live_keys(logits, where)
-    keys = partial(jnp.expand_dims, axis=axes)
-    m, log_l, entropy, variance = row_statistics(axes, "variance" in rule.needs, z, live)
-    count = jnp.sum(live, axes, dtype=jnp.int32)
-    dead = count == 0
-    t = shifted(z, m, axes, live)
-
+    z = live_logits(logits, where)
+    m, log_l, entropy, variance = row_statistics(axes, "variance" in rule.needs, z)
     readable = {
-        "count": count,
+        "count": jnp.sum(z != -jnp.inf, axes, dtype=jnp.int32),
         "entropy": entropy,
         "variance": variance,
-        "row": (_keys_last(t, axes), _keys_last(live, axes)) if "row" in rule.needs else None,
+        "row": _keys_last(shifted(z, m, axes), axes) if "row" in rule.needs else None,
     }
     stats = RowStatistics(**{name: readable[name] for name in rule.needs})
     if not rule.differentiate:
         stats = jax.lax.stop_gradient(stats)
+    dead = _dead(z, axes)
     beta = jnp.where(dead, 1, _to_rows(rule.beta(stats), m))
 
-    weights, log_total = _normalise(axes, keys(beta) * t, live)
-    lse = jnp.where(dead, -jnp.inf, m + log_l)
-    lse_scaled = jnp.where(dead, -jnp.inf, beta * m + log_total)
+    t = shifted(z, m, axes, lowest=_LOWEST_TEMPERED)
+    weights, log_total = _normalise(axes, jnp.expand_dims(beta, axes) * t)
+    lse, lse_scaled = (jnp.where(dead, -jnp.inf, x) for x in (m + log_l, beta * m + log_total))
     return weights.astype(logits.dtype), AttentionStats(entropy, beta, lse, lse_scaled, rule.range)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _normalise(axes: tuple[int, ...], x, live):
-    """(a, log L) with L = sum exp(x) over the live keys and a = exp(x) / L, for x whose largest live value is 0.
+def _normalise(axes: tuple[int, ...], x):
+    """(a, log L) with L = sum exp(x) and a = exp(x) / L, for rows x whose largest entry is 0, or that are dead.
 
         d log L = sum a dx,    da = a (dx - sum a dx)
 
     The largest scaled logit is beta times the largest logit, since beta > 0: it needs no second search.
     """
-    e = jnp.where(live, jnp.exp(x), 0)
+    e = jnp.exp(x)
     total = jnp.sum(e, axes, keepdims=True)
-    total = jnp.where(total == 0, 1, total)  # a row without live keys
+    total = jnp.where(total == 0, 1, total)  # a dead row
     return e / total, jnp.log(jnp.squeeze(total, axes))
 
 
 @_normalise.defjvp
 def _normalise_jvp(axes, primals, tangents):
-    x, live = primals
-    dx = jnp.where(live, tangents[0], 0)
-    a, log_total = _normalise(axes, x, live)
+    (x,), (dx,) = primals, tangents
+    a, log_total = _normalise(axes, x)
     mean = jnp.sum(a * dx, axes, keepdims=True)
     return (a, log_total), (a * (dx - mean), jnp.squeeze(mean, axes))
+
+
+def _dead(z, axes):
+    """Which rows of live logits have none."""
+    return jnp.max(jax.lax.stop_gradient(z), axes) == -jnp.inf
 
 
 def _keys_last(array, axes):
@@ -190,8 +195,7 @@ def _to_rows(beta, rows):
 
 def _is_one(rule) -> bool:
     """Whether the rule is constant(1.0) with its value known on the host, so that no gradient is asked of it."""
-    beta = rule.inverse_temperature if isinstance(rule, Constant) else None
-    return isinstance(beta, np.ndarray) and bool(np.all(beta == 1))
+    return isinstance(rule, Constant) and isinstance(rule.inverse_temperature, float) and rule.inverse_temperature == 1
 
 
 def _check_rule(temperature) -> None:

@@ -28,9 +28,9 @@ class TargetEntropy:
     needs = frozenset({"row"})
 
     def beta(self, stats: RowStatistics) -> Float[Array, "*rows"]:
-        t, live = stats.row
+        t = stats.row
         target = jnp.broadcast_to(jnp.asarray(self.entropy, t.dtype), t.shape[:-1])
-        return _solve(self.beta_min, self.beta_max, target, t, live)
+        return _solve(self.beta_min, self.beta_max, target, t)
 
 
 def target_entropy(
@@ -77,7 +77,7 @@ def target_entropy(
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _solve(beta_min: float, beta_max: float, target, t, live):
+def _solve(beta_min: float, beta_max: float, target, t):
     """beta with H(softmax(beta t)) = target.
 
     With a = softmax(beta t), c = t - E_a[t] and V = E_a[c^2], the entropy H of a moves by
@@ -91,7 +91,7 @@ def _solve(beta_min: float, beta_max: float, target, t, live):
 
     def excess(log_beta):
         # In log beta the slope is -V of the scaled row: of order 1 where the row is neither flat nor settled.
-        state = row_state(_scale(jnp.exp(log_beta), t), (-1,), live, second_moment=True)
+        state = row_state(jnp.exp(log_beta)[..., None] * t, (-1,), second_moment=True)
         _, entropy, variance = spread_about_maximum(state)
         return entropy - target, -variance
 
@@ -103,18 +103,13 @@ def _solve(beta_min: float, beta_max: float, target, t, live):
 
 @_solve.defjvp
 def _solve_jvp(beta_min, beta_max, primals, tangents):
-    target, t, live = primals
-    d_target, dt, _ = tangents
-    beta = _solve(beta_min, beta_max, target, t, live)
-    e = jnp.where(live, jnp.exp(_scale(beta, t)), 0)
+    (target, t), (d_target, dt) = primals, tangents
+    beta = _solve(beta_min, beta_max, target, t)
+    e = jnp.exp(beta[..., None] * t)
     a = e / jnp.maximum(1, jnp.sum(e, -1, keepdims=True))
-    c = jnp.where(live, t - jnp.sum(a * t, -1, keepdims=True), 0)
+    c = t - jnp.sum(a * t, -1, keepdims=True)
     variance = jnp.sum(a * c * c, -1)
     solved = (beta > beta_min) & (beta < beta_max) & (variance > 0)
     slope = -beta * jnp.where(solved, variance, 1)
-    d_beta = (beta * beta * jnp.sum(a * c * jnp.where(live, dt, 0), -1) + d_target) / slope
+    d_beta = (beta * beta * jnp.sum(a * c * dt, -1) + d_target) / slope
     return beta, jnp.where(solved, d_beta, 0)
-
-
-def _scale(beta, t):
-    return beta[..., None] * t
