@@ -67,6 +67,39 @@ def evaluate(
         "gained" and "lost" (sets right where plain is wrong, and the reverse); and for rules also "beta", "unchanged"
         (share of sets with beta exactly 1), "top_weight" (largest weight).
     """
+    return _means(n, sets, _dispatch(model, key, n, sets, rules, classes, draw))
+
+
+def evaluate_sizes(
+    model: SetPooling,
+    key: Key[Array, ""],
+    sets: Mapping[int, int],
+    *,
+    rules: Mapping[str, TemperatureRule | None] = READ_OUTS,
+    classes: int = 10,
+    draw: Callable[..., MaxRetrievalBatch] = sample,
+) -> dict[str, list[float] | dict[str, dict[str, list[float]]]]:
+    """Measure a head at several sizes, compiling the next size while the last is measured.
+
+    Args:
+        model: a head.
+        key: a JAX random key; size n gets fold_in(key, n).
+        sets: number of sets for each size.
+        rules: as in `evaluate`.
+        classes: as in `evaluate`.
+        draw: as in `evaluate`.
+
+    Returns:
+        What `evaluate` returns, with a list over the sizes in the place of every number.
+    """
+    sums = {
+        n: _dispatch(model, jax.random.fold_in(key, n), n, count, rules, classes, draw) for n, count in sets.items()
+    }
+    return jax.tree.map(lambda *values: list(values), *[_means(n, sets[n], sums[n]) for n in sets])
+
+
+def _dispatch(model, key, n, sets, rules, classes, draw):
+    """Start the measurement and return its sums at once; they are waited for when they are read."""
     if sets < 1:
         raise ValueError(f"sets={sets}: give a positive number of sets to average over.")
     if "plain" not in rules or not {"argmax", "mass"}.isdisjoint(rules):
@@ -76,7 +109,10 @@ def evaluate(
     graph, state = nnx.split(model)
     block = max(1, BLOCK_ITEMS // n)
     blocks = jnp.arange(-(-sets // block))
-    sums = _sum_blocks(graph, draw, n, block, classes, state, key, dict(rules), blocks, sets)
+    return _sum_blocks(graph, draw, n, block, classes, state, key, dict(rules), blocks, sets)
+
+
+def _means(n, sets, sums):
     means = jax.tree.map(lambda per_block: float(np.sum(per_block, dtype=np.float64)) / sets, jax.device_get(sums))
     for read_out in means["read_outs"].values():
         read_out["standard_error"] = float(np.sqrt(read_out["accuracy"] * (1 - read_out["accuracy"]) / sets))
@@ -91,8 +127,10 @@ def _sum_blocks(graph, draw, n, block, classes, state, key, rules, blocks, sets)
     def one_block(_, index):
         batch = draw(jax.random.fold_in(key, index), block, n, classes=classes)
         wanted = index * block + jnp.arange(block) < sets  # the last block may be too large
-        measured = read(model, batch, rules)
-        return None, jax.tree.map(lambda values: jnp.sum(jnp.where(wanted, values, 0), dtype=jnp.float32), measured)
+        leaves, structure = jax.tree.flatten(read(model, batch, rules))
+        # One sum over all that was measured: thirty small ones take longer to compile than the model.
+        sums = jnp.sum(jnp.where(wanted, jnp.stack(leaves).astype(jnp.float32), 0), axis=-1)
+        return None, structure.unflatten(list(sums))
 
     return jax.lax.scan(one_block, None, blocks)[1]
 

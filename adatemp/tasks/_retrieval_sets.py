@@ -47,15 +47,16 @@ def sample(
             raise ValueError(f"{name}={value}: a batch needs at least 1; give a positive integer.")
     if min_items is not None and not 1 <= min_items <= n:
         raise ValueError(f"min_items={min_items}: sizes run from min_items to n={n}; give 1 to {n}, or None for n.")
-    key_priority, key_class, key_query, key_size = jax.random.split(key, 4)
-    priority = jax.random.uniform(key_priority, (batch, n))
-    label = jax.random.randint(key_class, (batch, n), 0, classes)
-    size = jax.random.randint(key_size, (batch, 1), n if min_items is None else min_items, n + 1)
+    # One draw for everything: each generator call costs half a second of compilation.
+    uniform = jax.random.uniform(key, (batch, 2 * n + 2))
+    priority, label = uniform[:, :n], jnp.floor(classes * uniform[:, n : 2 * n]).astype(jnp.int32)
+    smallest = n if min_items is None else min_items
+    size = smallest + jnp.floor((n + 1 - smallest) * uniform[:, -1:]).astype(jnp.int32)
     where = jnp.arange(n) < size
     top_item = jnp.argmax(jnp.where(where, priority, -1.0), axis=-1)
     return MaxRetrievalBatch(
         items=jnp.concatenate([priority[..., None], jax.nn.one_hot(label, classes)], axis=-1),
-        query=jax.random.uniform(key_query, (batch, 1)),
+        query=uniform[:, -2:-1],
         where=where,
         target=jnp.take_along_axis(label, top_item[:, None], axis=-1)[:, 0],
         top_item=top_item,

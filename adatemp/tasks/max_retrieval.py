@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 
 from adatemp.models.set_pooling import SetPooling
-from adatemp.tasks._retrieval_readouts import READ_OUTS, evaluate, read
+from adatemp.tasks._retrieval_readouts import READ_OUTS, evaluate, evaluate_sizes, read
 from adatemp.tasks._retrieval_sets import MaxRetrievalBatch, sample
 from adatemp.training import History, train
 
@@ -31,6 +31,7 @@ __all__ = [
     "SIZES",
     "MaxRetrievalBatch",
     "evaluate",
+    "evaluate_sizes",
     "loss",
     "read",
     "sample",

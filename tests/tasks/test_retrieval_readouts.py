@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from adatemp.tasks import _retrieval_readouts as readouts
-from adatemp.tasks.max_retrieval import evaluate, sample
+from adatemp.tasks.max_retrieval import evaluate, evaluate_sizes, sample
 from adatemp.temperature import PAPER, constant
 
 SETS, N = 700, 40
@@ -157,3 +157,12 @@ def test_bad_arguments_are_named():
     for rules in ({"adaptive": PAPER}, {"plain": None, "mass": PAPER}):
         with pytest.raises(ValueError, match="rules=.*'plain'"):
             evaluate(HEAD, KEY, N, 10, rules=rules)
+
+
+def test_several_sizes_are_those_measured_one_by_one():
+    sets = {8: 50, 20: 30}
+    together = evaluate_sizes(HEAD, KEY, sets)
+    assert together["n"] == [8, 20] and together["sets"] == [50, 30]
+    for at, (n, count) in enumerate(sets.items()):
+        alone = evaluate(HEAD, jax.random.fold_in(KEY, n), n, count)
+        assert jax.tree.map(lambda values, at=at: values[at], together, is_leaf=lambda x: isinstance(x, list)) == alone

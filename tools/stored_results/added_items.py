@@ -25,14 +25,9 @@ SETS |= {16384: 512}
 def run(cell: str) -> dict:
     """Measure the stored head on sets grown by one kind of item."""
     trained = set_pooling.load_head(head.FILE)
-    draw = added_items.drawer(cell)
-    by_size = [
-        # The same key for every kind: at each size all kinds grow around the same cores.
-        max_retrieval.evaluate(trained, jax.random.fold_in(jax.random.key(2), n), n, sets, draw=draw)
-        for n, sets in SETS.items()
-    ]
-    columns = jax.tree.map(lambda *values: list(values), *by_size)
-    del columns["n"], columns["sets"]
+    # The same key for every kind: at each size all kinds grow around the same cores.
+    columns = max_retrieval.evaluate_sizes(trained, jax.random.key(2), SETS, draw=added_items.drawer(cell))
+    del columns["n"], columns["sets"]  # said once for the whole table
     return {"kind": cell, **columns}
 
 

@@ -41,16 +41,15 @@ def measure(seed: int, recipe: str) -> dict:
     """Train a head by a recipe and measure it at every size; one row of the table."""
     start = time.perf_counter()
     head, history = max_retrieval.train_head(seed, recipe=recipe, progress=False)
-    by_size = [max_retrieval.evaluate(head, test_key(seed, n), n, sets) for n, sets in SETS.items()]
-    columns = jax.tree.map(lambda *values: list(values), *by_size)
-    del columns["n"], columns["sets"]
+    columns = max_retrieval.evaluate_sizes(head, test_key(seed), SETS)
+    del columns["n"], columns["sets"]  # said once for the whole table
     last = {f"training_{name}": float(values[-500:].mean()) for name, values in history.metrics.items()}
     return {"seed": seed, **last, "seconds": round(time.perf_counter() - start, 1), **columns}
 
 
-def test_key(seed: int, n: int) -> jax.Array:
-    """Key of the test sets of a seed at a size; 1 keeps it apart from the seed's own key, which trained the head."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), n)
+def test_key(seed: int) -> jax.Array:
+    """Key of a seed's test sets; the 1 keeps it apart from the keys that trained the head."""
+    return jax.random.fold_in(jax.random.key(seed), 1)
 
 
 def assemble(rows: list[dict]) -> dict:
