@@ -6,23 +6,31 @@ import ast
 import hashlib
 import io
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
+PACKAGES = ("adatemp", "tools")
 ROOT = Path(__file__).resolve().parent.parent
 
 # Modules that carry numbers and cannot change them: files, progress, the reader of stored results.
-CARRIERS = {"_checkpoint", "_progress", "_stored_results", "runtime", "__init__"}
+CARRIERS = {"_checkpoint", "_progress", "_stored_results", "runtime"}
+
+EVERYTHING = "*"
 
 
 def depends_on(script: Path, *, root: Path = ROOT) -> list[Path]:
-    """The script and every module of the project that it imports, directly or through others, in a fixed order."""
-    found, waiting = set(), [script]
+    """The script and every module of the project that it imports, directly or through others, in a fixed order.
+
+    A module's imports count when the module uses them or when they are what was asked of it: who imports the quartic
+    from `adatemp.temperature` does not depend on the fit that is to be had there too.
+    """
+    seen, waiting = set(), [(script, EVERYTHING)]
     while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += _imports(path, root)
-    return sorted(found)
+        path, name = asked = waiting.pop()
+        if asked not in seen:
+            seen.add(asked)
+            waiting += _imports(path, name, root)
+    return sorted({path for path, _ in seen})
 
 
 def code_hash(script: Path, *data: Path, root: Path = ROOT) -> str:
@@ -57,22 +65,39 @@ def code_only(source: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def _imports(path: Path, root: Path) -> list[Path]:
-    """Files of the project that a file imports anywhere, unless for its type annotations or only to carry numbers."""
-    names, waiting = set(), [ast.parse(path.read_text("utf-8"))]
+def _imports(path: Path, asked: str, root: Path) -> Iterator[tuple[Path, str]]:
+    """Where a file takes from what it needs to provide the name asked of it: files, and the name asked of each."""
+    statements, used, waiting = [], set(), [ast.parse(path.read_text("utf-8"))]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
+            continue  # types cannot change a number
         waiting += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            # `from adatemp.tasks import max_retrieval` may name a module as well as a value.
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    files = []
-    for name in names:
-        if name.split(".")[0] in ("adatemp", "tools") and name.split(".")[-1] not in CARRIERS:
-            module = root / Path(*name.split("."))
-            files += [file for file in [module.with_suffix(".py")] if file.is_file()]
-    return files
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            statements.append(node)
+        elif isinstance(node, ast.Name):
+            used.add(node.id)
+    for statement in statements:
+        for alias in statement.names:
+            bound = alias.asname or alias.name.split(".")[0]
+            if asked in (EVERYTHING, bound) or bound in used:
+                yield from _target(statement, alias.name, path, root)
+
+
+def _target(statement: ast.Import | ast.ImportFrom, name: str, path: Path, root: Path) -> Iterator[tuple[Path, str]]:
+    """The file of the project that one imported name lives in, none for other packages and carriers."""
+
+    def file(module: str) -> Path:
+        return root / Path(*module.split(".")).with_suffix(".py")
+
+    if isinstance(statement, ast.Import):
+        module, name = name, EVERYTHING
+    else:
+        module = statement.module or ""
+        if file(f"{module}.{name}").is_file():
+            module, name = f"{module}.{name}", EVERYTHING
+    if module.split(".")[0] not in PACKAGES or module.split(".")[-1] in CARRIERS:
+        return
+    if not file(module).is_file():
+        raise ValueError(f"{path}: imports {name} from {module}, a package; import it from the module it lives in.")
+    yield file(module), name

@@ -32,7 +32,7 @@ def project(tmp_path, monkeypatch):
     """A project of one script and two library files, under git, with results of its own."""
     for path, text in {
         "tools/stored_results/thing.py": CODE,
-        "adatemp/part.py": "from adatemp import deeper, runtime\nvalue = 1\n",
+        "adatemp/part.py": "from adatemp import deeper, runtime\nvalue = deeper.y\n",
         "adatemp/deeper.py": "y = 2\n",
         "adatemp/runtime.py": "z = 3\n",
         "adatemp/stranger.py": "w = 4\n",
@@ -100,9 +100,32 @@ def test_the_hash_covers_what_is_imported_through_others_and_no_more(project):
     assert after("adatemp/stranger.py", "w = 4", "w = 5") == before
 
 
+def test_a_name_passed_on_counts_for_those_who_ask_for_it_alone(project):
+    path = project / "tools" / "stored_results" / "thing.py"
+    (project / "adatemp" / "part.py").write_text(
+        "from adatemp.deeper import y\nfrom adatemp.stranger import w\nvalue = y\n"
+    )
+    assert "stranger.py" not in [file.name for file in code_hash.depends_on(path, root=project)]
+    path.write_text(CODE.replace("import value", "import value, w"))
+    assert "stranger.py" in [file.name for file in code_hash.depends_on(path, root=project)]
+    path.write_text(
+        CODE.replace("from adatemp.part import value", "from adatemp import part").replace("value ", "part.w ")
+    )
+    assert "stranger.py" in [file.name for file in code_hash.depends_on(path, root=project)]
+
+
+def test_a_name_taken_from_a_package_is_refused_since_it_hides_where_it_lives(project):
+    path = project / "tools" / "stored_results" / "thing.py"
+    (project / "adatemp" / "part.py").write_text("from adatemp import PAPER\nvalue = PAPER\n")
+    with pytest.raises(ValueError, match="imports PAPER from adatemp, a package"):
+        code_hash.depends_on(path, root=project)
+
+
 def test_types_do_not_count_and_data_do(project):
     path = project / "tools" / "stored_results" / "thing.py"
-    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from adatemp import stranger\n"
+    typed = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from adatemp import stranger\nvalue: stranger = 1\n"
+    )
     (project / "adatemp" / "part.py").write_text(typed)
     assert [file.name for file in code_hash.depends_on(path, root=project)] == ["part.py", "thing.py"]
     data = project / "head.npz"
