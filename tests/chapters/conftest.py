@@ -36,3 +36,8 @@ def functions_of(chapter: str) -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def chapter01() -> SimpleNamespace:
     return functions_of("01_softmax_and_attention")
+
+
+@pytest.fixture(scope="session")
+def chapter02() -> SimpleNamespace:
+    return functions_of("02_sharpness")
