@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from adatemp.checks import _ch01_leaks, ch01
+from adatemp.checks import ch01
+from adatemp.checks.ch01 import _leaks
 
 BATCH = np.arange(2)
 
@@ -134,7 +135,7 @@ def test_planted_mistakes_are_named(depends_on, name):
 
 def test_a_test_of_weights_misses_exactly_the_two_leaks_of_masked_keys():
     """Both suspects give masked keys weight 0; for the other three the weights tell everything."""
-    inputs, truth = ch01.example(), _ch01_leaks.tables()
+    inputs, truth = ch01.example(), _leaks.tables()
     missed = [name for name, f in ch01.suspects().items() if (values_only(f, *inputs) != truth[name]).any()]
     assert missed == ["A", "C"]
 

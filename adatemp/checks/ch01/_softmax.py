@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from adatemp.checks import _ch01_softmax_masks as masks
 from adatemp.checks import _float64
 from adatemp.checks._stages import Mistake, Stage
+from adatemp.checks.ch01 import _softmax_masks as masks
 
 # Few shapes: each new one costs a reader's jax.numpy function a compilation of every operation in it.
 SIGNATURE = "softmax(logits, axis=-1, where=None)"

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from adatemp.checks import _ch01_attention, _ch01_entropy, _ch01_leaks, _ch01_softmax, _ch01_top_weight
-from adatemp.checks._ch01_leaks import example, suspects
 from adatemp.checks._report import Report
 from adatemp.checks._stages import examine
+from adatemp.checks.ch01 import _attention, _entropy, _leaks, _softmax, _top_weight
+from adatemp.checks.ch01._leaks import example, suspects
 
 __all__ = ["ex1", "ex2", "ex3", "ex4", "ex5", "example", "suspects"]
 
@@ -29,10 +29,8 @@ def ex1(softmax: Callable[..., Any]) -> Report:
     10⁴; −∞ logits; masked keys far above the visible ones; dead rows; a finite and right gradient (left out for a
     function written in NumPy, which has none); float16 rows long enough for their sum to overflow.
     """
-    stages = _ch01_softmax.stages()
-    return examine(
-        softmax, "01.1 A softmax that survives", _ch01_softmax.SIGNATURE, stages, picture=_ch01_softmax.picture
-    )
+    stages = _softmax.stages()
+    return examine(softmax, "01.1 A softmax that survives", _softmax.SIGNATURE, stages, picture=_softmax.picture)
 
 
 def ex2(entropy: Callable[..., Any]) -> Report:
@@ -48,10 +46,8 @@ def ex2(entropy: Callable[..., Any]) -> Report:
     Checked: values against float64; shift by 10⁴ and permutation of the keys change nothing; rows whose weights
     underflow; −∞ logits; a row of 10⁶ keys, where a constant inside the logarithm shows; float16 logits.
     """
-    stages = _ch01_entropy.stages()
-    return examine(
-        entropy, "01.2 Entropy without p log p", _ch01_entropy.SIGNATURE, stages, picture=_ch01_entropy.picture
-    )
+    stages = _entropy.stages()
+    return examine(entropy, "01.2 Entropy without p log p", _entropy.SIGNATURE, stages, picture=_entropy.picture)
 
 
 def ex3(inverse_temperature: Callable[..., Any]) -> Report:
@@ -69,13 +65,13 @@ def ex3(inverse_temperature: Callable[..., Any]) -> Report:
     Checked: several rows and weights; a larger weight needs a larger β; rows a thousand times flatter and a thousand
     times steeper; an offset of 10⁴; two and three logits tied at the top; the weights that no β gives.
     """
-    stages = _ch01_top_weight.stages()
+    stages = _top_weight.stages()
     return examine(
         inverse_temperature,
         "01.3 A top weight to order",
-        _ch01_top_weight.SIGNATURE,
+        _top_weight.SIGNATURE,
         stages,
-        picture=_ch01_top_weight.picture,
+        picture=_top_weight.picture,
     )
 
 
@@ -91,10 +87,8 @@ def ex4(attention: Callable[..., Any]) -> Report:
     Checked against float64, on sizes that all differ: one key; T = S; T ≠ S; causal with T = S, T < S and T > S; logits
     with an offset of 10⁴.
     """
-    stages = _ch01_attention.stages()
-    return examine(
-        attention, "01.4 Attention by einsum", _ch01_attention.SIGNATURE, stages, picture=_ch01_attention.picture
-    )
+    stages = _attention.stages()
+    return examine(attention, "01.4 Attention by einsum", _attention.SIGNATURE, stages, picture=_attention.picture)
 
 
 def ex5(depends_on: Callable[..., Any]) -> Report:
@@ -118,7 +112,7 @@ def ex5(depends_on: Callable[..., Any]) -> Report:
     return examine(
         depends_on,
         "01.5 Find the leak",
-        _ch01_leaks.SIGNATURE,
-        _ch01_leaks.stages(answers),
-        picture=functools.partial(_ch01_leaks.picture, answers),
+        _leaks.SIGNATURE,
+        _leaks.stages(answers),
+        picture=functools.partial(_leaks.picture, answers),
     )

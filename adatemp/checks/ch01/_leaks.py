@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adatemp.checks import _ch01_suspects as suspect
 from adatemp.checks._stages import Mistake, Stage
+from adatemp.checks.ch01 import _suspects as suspect
 
 SIGNATURE = "depends_on(attention, query, key, value, where)"
 
