@@ -8,6 +8,7 @@ server, a page too heavy for a phone.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,18 @@ ROOT = Path(__file__).parents[1]
 GENERATED = ("index.html", "search.html", "genindex.html", "404.html")  # pages that no source stands behind
 SHORTEST_ALT = 20  # characters; a shorter text names a picture without saying what it shows
 BUDGET = {"with mathematics": 1_200_000, "without": 600_000}  # bytes over the wire, compressed
+
+
+def built_site() -> Path:
+    """The folder of the built site: the one that ADATEMP_SITE names, else _build/html.
+
+    Raises:
+      FileNotFoundError: there is no site in it.
+    """
+    folder = Path(os.environ.get("ADATEMP_SITE", ROOT / "_build" / "html"))
+    if not (folder / "index.html").is_file():
+        raise FileNotFoundError(f"There is no site in {folder}. Build it first: make book.")
+    return folder
 
 
 def pages_of_the_book(root: Path = ROOT) -> list[str]:
@@ -120,18 +133,18 @@ def check(site: Path, root: Path = ROOT) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("site", nargs="?", type=Path, default=ROOT / "_build" / "html")
+    parser.add_argument("site", nargs="?", type=Path, help="a folder; by default the site that make book built")
     parser.add_argument("--weights", action="store_true", help="also print what each page weighs")
     arguments = parser.parse_args()
-    faults = check(arguments.site)
+    site = arguments.site or built_site()
+    faults = check(site)
     for fault in faults:
         print(f"  {fault}", file=sys.stderr)
     if arguments.weights:
         address = read_address(ROOT).site
         for name in (f"{page}.html" for page in pages_of_the_book()):
-            if (arguments.site / name).is_file():
-                facts = page_facts(arguments.site / name)
-                print(f"{page_weight(name, facts, arguments.site, address) / 1e3:8.0f} kB  {name}")
+            if (site / name).is_file():
+                print(f"{page_weight(name, page_facts(site / name), site, address) / 1e3:8.0f} kB  {name}")
     pages = len(pages_of_the_book())
     print(f"{pages} pages looked at: {'no fault' if not faults else f'{len(faults)} fault(s)'}.")
     return 1 if faults else 0

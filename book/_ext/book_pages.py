@@ -45,10 +45,11 @@ def _offer_our_notebook_only(
     The theme offers Colab the source, which it cannot read, and for download the notebook that the build ran, whose
     text is full of directives.
     """
-    notebook = Path(app.srcdir, f"{pagename}.ipynb")
-    if notebook.exists():
-        shutil.copyfile(notebook, Path(app.outdir, "_sources", f"{pagename}.ipynb"))
+    ours, served = Path(app.srcdir, f"{pagename}.ipynb"), Path(app.outdir, "_sources", f"{pagename}.ipynb")
+    if ours.exists():
+        shutil.copyfile(ours, served)
         return
+    served.unlink(missing_ok=True)
     buttons = [group for group in context["header_buttons"] if group.get("label") != "launch-buttons"]
     for group in buttons:
         offered = group.get("buttons", [])

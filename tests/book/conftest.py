@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tools.check_pages import ROOT, built_site
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book")]  # the extensions and scoreboard.py, by their own names
 
 TOC = """format: jb-book
@@ -121,7 +122,4 @@ def miniature(tmp_path: Path) -> Callable[[str], Miniature]:
 @pytest.fixture(scope="session")
 def site_dir() -> Path:
     """The built site."""
-    folder = Path(os.environ.get("ADATEMP_SITE", ROOT / "_build" / "html"))
-    if not (folder / "book" / "index.html").exists():
-        pytest.fail(f"There is no site in {folder}. Build it first: make book.")
-    return folder
+    return built_site()

@@ -54,6 +54,7 @@ def test_chapter_offers_its_exported_notebook(site_dir, name):
 def test_page_without_a_notebook_offers_none(site_dir):
     for name in set(pages_of_the_book()) - set(CHAPTERS):
         page = (site_dir / f"{name}.html").read_text("utf-8")
+        assert not (site_dir / "_sources" / f"{name}.ipynb").exists()
         assert not re.search(r"colab\.research\.google\.com/github/[^\"]*", page), name
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from book._ext.book_address import read_address
+from tools.check_pages import ROOT, built_site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).parents[2]
 PREFIX = read_address(ROOT).prefix
 DESKTOP, PHONE = 1280, 360
 
@@ -69,10 +69,7 @@ class _SiteHandler(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="session")
 def site_dir() -> Path:
     """The built site."""
-    folder = Path(os.environ.get("ADATEMP_SITE", ROOT / "_build" / "html"))
-    if not (folder / "book" / "index.html").exists():
-        pytest.fail(f"There is no site in {folder}. Build it first: make book.")
-    return folder
+    return built_site()
 
 
 @pytest.fixture(scope="session")
