@@ -112,7 +112,8 @@ def fit_inverse_temperature(
             f"logits: the target has the largest logit in all {len(target):,} rows, so sharper is always better and "
             "there is no best beta to fit; give rows that the head gets wrong, for instance longer ones"
         )
-    entropy, mean, beta = (np.asarray(x, np.float64) for x in _best_beta(z[wrong], at_target[wrong]))
+    # All rows are solved and the misordered kept, so that the program depends on the logits' shape alone.
+    entropy, mean, beta = (np.asarray(x, np.float64)[wrong] for x in _best_beta(z, at_target))
     sharper, positive = beta > 1, at_target[wrong] > mean
     x, y = entropy, np.maximum(beta, 1)
 
@@ -147,7 +148,7 @@ def fit_inverse_temperature(
 
 @jax.jit
 def _best_beta(z, at_target):
-    """Entropy, plain mean and max(1, beta*) of misordered rows [rows, n]."""
+    """Entropy, plain mean and max(1, beta*) of rows [rows, n]; the last means nothing where the target is on top."""
     state = row_state(z, (-1,), second_moment=False)
     _, entropy, _ = spread_about_maximum(state)
     t = shifted(z, state.m, (-1,))

@@ -21,7 +21,7 @@ def close(got, want):
     np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=2e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize(("in_axis", "axis"), [(0, -1), (1, 0), (2, -1)])
+@pytest.mark.parametrize(("in_axis", "axis"), [(1, 0), (2, -1)])
 def test_vmap_over_any_axis(in_axis, axis):
     got = jax.vmap(lambda z: softmax(z, axis=axis), in_axes=in_axis, out_axes=in_axis)(Z)
     others = [a for a in range(3) if a != in_axis]
