@@ -24,9 +24,10 @@ test-fast: lint ## the first half: lint, then the unit and property tests
 lab: .venv/complete ## JupyterLab on the chapters
 	$(RUN) -m jupyter lab chapters
 
-chapters: .venv/complete ## write the notebooks, the README's table and the addresses anew
+chapters: .venv/complete ## write the notebooks, the README's table and picture, and the addresses anew
 	$(RUN) -m tools.export_notebooks
 	$(RUN) -m tools.stamp_address
+	$(RUN) -m tools.readme_picture
 
 results: .venv/complete ## compute stored results again, those whose code has changed
 	$(RUN) -m tools.make_results
@@ -39,6 +40,7 @@ lint: .venv/complete ## ruff, and that everything generated is fresh
 	$(RUN) -m ruff format --check .
 	$(RUN) -m tools.export_notebooks --check
 	$(RUN) -m tools.stamp_address --check
+	$(RUN) -m tools.readme_picture --check
 
 floor: ## the unit tests and two notebooks at Colab's versions, in .venv-floor
 	$(PYTHON) -m tools.run_floor
