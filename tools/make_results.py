@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
 
     names = [name for name in NAMES if not options.names or name in options.names]
     seconds = sum(announce(find(name, options.first)) for name in names)
-    print(f"About {max(1, round(seconds / 60))} min in all on two idle cores." if seconds else "Nothing to do.")
+    print(f"About {max(1, round(seconds / 60))} min in all on two idle cores." if seconds else "Nothing to compute.")
     if not options.list:
         command = " ".join(["python -m tools.make_results", *arguments])
         for name in names:
