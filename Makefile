@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 RUN := .venv/bin/python
-UNIT := -n 2 -m "not book and not browser and not notebooks and not gpu" adatemp tests
+UNIT := -n 2 -m "not book and not browser and not notebooks and not gpu" tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
