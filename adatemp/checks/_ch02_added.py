@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def ex5(append: Callable[..., Any], bounds: Callable[..., Any], order: Sequence[
     """
     return in_turn(
         (
-            lambda: examine(append, _TITLE, "append(base, kind, n, key)", _APPENDING),
+            lambda: examine(append, _TITLE, "append(base, kind, n, key)", _appending()),
             lambda: examine(bounds, _TITLE, "bounds(base, kind, n)", _bounding(append)),
             lambda: examine(lambda: tuple(order), _TITLE, "order", (_ORDER,)),
         ),
@@ -64,65 +65,68 @@ def ex5(append: Callable[..., Any], bounds: Callable[..., Any], order: Sequence[
     )
 
 
-_APPENDING = (
-    Stage(
-        "the row has n items and begins with the base",
-        appended,
-        given=_GIVEN,
-        accept=lambda cases: all(
-            logits.shape == (n,) and np.allclose(logits[: len(base)], base, atol=SLACK) for base, _, n, logits in cases
-        ),
-        mistakes=(
-            Mistake(
-                "compared at unequal n",
-                "The rows have other lengths than n: n items were added, instead of items up to n.",
-                "*Append n* and *append up to n* differ by the length of the base, and for the mixed row threefold.",
-                "A decay in n can only be compared between rows of the same n.",
-                seen=lambda cases: any(logits.size != n for _, _, n, logits in cases),
+def _appending() -> tuple[Stage, ...]:
+    drawn = functools.cache(appended)  # the three stages look at the same rows
+    return (
+        Stage(
+            "the row has n items and begins with the base",
+            drawn,
+            given=_GIVEN,
+            accept=lambda cases: all(
+                logits.shape == (n,) and np.allclose(logits[: len(base)], base, atol=SLACK)
+                for base, _, n, logits in cases
             ),
-            Mistake(
-                "the base row is not kept",
-                "The first entries are not those of `base`.",
-                "A sort, or a shift by the maximum, changes the row on the way.",
-                "Concatenate `base` and the new items, in that order.",
-                seen=lambda cases: not all(np.allclose(logits[: len(base)], base) for base, _, _, logits in cases),
-            ),
-        ),
-        look="Return one array [n].",
-    ),
-    Stage(
-        "the added items stay inside their range",
-        appended,
-        given=_GIVEN,
-        accept=lambda cases: all(map(in_range, cases)),
-        mistakes=(
-            Mistake(
-                "near-maximal items above the maximum",
-                "An added item has a larger logit than the base's largest: the row has a new maximum.",
-                "*Near* is symmetric in ordinary speech.",
-                "The weight that is followed has to remain the top weight.",
-                seen=lambda cases: any(added_logits(base, logits).max() > SLACK for base, _, _, logits in cases),
-            ),
-            Mistake(
-                "the spread grew",
-                "An added item lies below the base's smallest logit.",
-                "A normal distribution, or a uniform one on [0, 1), is the first thing to draw from.",
-                "The bounds are about rows of one spread; compare smallest and largest before and after.",
-                seen=lambda cases: any(
-                    added_logits(base, logits).min() < -np.ptp(base) - SLACK for base, _, _, logits in cases
+            mistakes=(
+                Mistake(
+                    "compared at unequal n",
+                    "The rows have other lengths than n: n items were added, instead of items up to n.",
+                    "*Append n* and *append up to n* differ by the length of the base; for the mixed row, threefold.",
+                    "A decay in n can only be compared between rows of the same n.",
+                    seen=lambda cases: any(logits.size != n for _, _, n, logits in cases),
+                ),
+                Mistake(
+                    "the base row is not kept",
+                    "The first entries are not those of `base`.",
+                    "A sort, or a shift by the maximum, changes the row on the way.",
+                    "Concatenate `base` and the new items, in that order.",
+                    seen=lambda cases: not all(np.allclose(logits[: len(base)], base) for base, _, _, logits in cases),
                 ),
             ),
+            look="Return one array [n].",
         ),
-        look="Compare the smallest and the largest added logit of each kind with the definition.",
-    ),
-    Stage(
-        "random items fill the range, mixed ones are thirds",
-        appended,
-        given=_GIVEN,
-        accept=lambda cases: all(map(composed, cases)),
-        look="Count the mixed items of each kind.",
-    ),
-)
+        Stage(
+            "the added items stay inside their range",
+            drawn,
+            given=_GIVEN,
+            accept=lambda cases: all(map(in_range, cases)),
+            mistakes=(
+                Mistake(
+                    "near-maximal items above the maximum",
+                    "An added item has a larger logit than the base's largest: the row has a new maximum.",
+                    "*Near* is symmetric in ordinary speech.",
+                    "The weight that is followed has to remain the top weight.",
+                    seen=lambda cases: any(added_logits(base, logits).max() > SLACK for base, _, _, logits in cases),
+                ),
+                Mistake(
+                    "the spread grew",
+                    "An added item lies below the base's smallest logit.",
+                    "A normal distribution, or a uniform one on [0, 1), is the first thing to draw from.",
+                    "The bounds are about rows of one spread; compare smallest and largest before and after.",
+                    seen=lambda cases: any(
+                        added_logits(base, logits).min() < -np.ptp(base) - SLACK for base, _, _, logits in cases
+                    ),
+                ),
+            ),
+            look="Compare the smallest and the largest added logit of each kind with the definition.",
+        ),
+        Stage(
+            "random items fill the range, mixed ones are thirds",
+            drawn,
+            given=_GIVEN,
+            accept=lambda cases: all(map(composed, cases)),
+            look="Count the mixed items of each kind.",
+        ),
+    )
 
 
 def _bounding(append: Callable[..., Any]) -> tuple[Stage, ...]:

@@ -144,8 +144,8 @@ _COUNTS = Stage(
 
 _TARGETS = Stage(
     "the target is the class of the largest visible priority",
-    lambda grow: [_problem(grow, seed, n, length) for seed in range(6) for n, length in _SIZES],
-    given="six keys at each size",
+    lambda grow: [_problem(grow, seed, n, length) for seed in range(3) for n, length in _SIZES],
+    given="three keys at each size",
     accept=lambda problems: all(p.target == p.label[_largest(p, p.visible)] for p in problems),
     mistakes=(
         Mistake(
@@ -168,8 +168,8 @@ _TARGETS = Stage(
 
 _RIVALS = Stage(
     "the added items are new, and rivals",
-    lambda grow: [_problem(grow, seed, 300, 512) for seed in range(40)],
-    given="n = 300, forty keys",
+    lambda grow: [_problem(grow, seed, 300, 512) for seed in range(24)],
+    given="n = 300, 24 keys",
     accept=lambda problems: all(_fresh(p) for p in problems) and 0.4 < _mean_gap(problems) < 2.5,
     mistakes=(
         Mistake(
