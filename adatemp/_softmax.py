@@ -38,8 +38,8 @@ def adaptive_temperature_softmax(
 
     For a row z with entropy H = H(softmax(z)), the weights are softmax(beta(H) z), and gradients pass through beta.
     Everything is computed in at least float32 and rounded once, to the logits' dtype; `jax.nn.softmax` of float16 or
-    bfloat16 rounds at every step. With `temperature=None` or `constant(1.0)` the weights are those of `jax.nn.softmax`
-    to the bit.
+    bfloat16 rounds at every step. With `temperature=None`, and with `constant(1.0)` whose value is known at trace time,
+    the weights are those of `jax.nn.softmax` to the bit.
 
     A row without live keys (all masked or -inf) gets weights 0, entropy 0, beta 1, and gradient 0. A NaN in a live
     logit makes its row NaN, and no other; a NaN behind the mask changes nothing.

@@ -144,10 +144,10 @@ def test_they_are_under_jit_too(dtype):
     np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
 
 
-def test_a_beta_of_one_that_arrives_as_an_argument_is_exact_too():
+def test_a_beta_of_one_that_is_known_only_when_it_runs_is_within_four_units_in_the_last_place():
     z = logits(3, 1000, scale=5.0)
     got = jax.jit(lambda z, rule: adaptive_temperature_softmax(z, temperature=rule))(z, constant(1.0))
-    np.testing.assert_array_equal(np.asarray(got), np.asarray(jax.nn.softmax(z, -1)))
+    np.testing.assert_array_max_ulp(np.asarray(got), np.asarray(jax.nn.softmax(z, -1)), maxulp=4)
 
 
 def test_rows_that_a_rule_leaves_alone_are_within_four_units_in_the_last_place_of_plain_softmax():
