@@ -9,7 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from adatemp.checks._ch02_added_rows import (
+from adatemp.checks._report import Report
+from adatemp.checks._several import in_turn
+from adatemp.checks._stages import Mistake, Stage, examine
+from adatemp.checks.ch02._added_rows import (
     KINDS,
     LONGEST,
     ROWS,
@@ -24,9 +27,6 @@ from adatemp.checks._ch02_added_rows import (
     lengths,
     top_weight,
 )
-from adatemp.checks._report import Report
-from adatemp.checks._several import in_turn
-from adatemp.checks._stages import Mistake, Stage, examine
 
 _TITLE = "02.5 What is added?"
 _GIVEN = "rows of 16 and 23 logits of spread 2 and 6, standing at 0 and at 10,000"
