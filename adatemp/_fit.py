@@ -165,7 +165,7 @@ def _best_beta(z, at_target):
     d = -jnp.max(t, -1, where=t < 0, initial=-jnp.inf)
     high = jnp.log((1 + jnp.log(z.shape[-1])) / d)
     log_beta = decreasing_root(shortfall, jnp.zeros_like(high), jnp.maximum(high, 1e-3))
-    mean = state.m + jnp.sum(t, -1, where=z != -jnp.inf) / state.count
+    mean = state.m + jnp.sum(t, -1, where=z != -jnp.inf) / state.count.astype(z.dtype)
     return entropy, mean, jnp.exp(log_beta)
 
 

@@ -136,7 +136,7 @@ def live_logits(logits, where):
     After this a masked key is a logit of -inf, which has no weight and, in everything below, no gradient. Whatever
     stood there, NaN included, is gone before any arithmetic.
     """
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    logits = logits.astype(jnp.float64 if logits.dtype == jnp.float64 else jnp.float32)
     return logits if where is None else jnp.where(where, logits, -jnp.inf)
 
 

@@ -81,7 +81,8 @@ class LogRatio:
 
     def beta(self, stats: RowStatistics) -> Float[Array, "..."]:
         reference = jnp.asarray(self.reference_count)
-        count = jnp.where(stats.count > 1, stats.count, reference)  # one key leaves nothing to decide: beta 1
+        count = stats.count.astype(reference.dtype)
+        count = jnp.where(count > 1, count, reference)  # one key leaves nothing to decide: beta 1
         return jnp.log(count) / jnp.log(reference)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from adatemp import PAPER, adaptive_temperature_softmax, constant, polynomial
+from adatemp import PAPER, adaptive_temperature_softmax, constant, log_ratio, polynomial
 
 Z = np.random.default_rng(0).normal(size=(3, 4, 9)).astype(np.float32)
 
@@ -87,3 +87,10 @@ def test_it_compiles_once_for_rules_that_differ_in_value_only():
     for beta in (1.0, 2.0, 3.0):
         f(Z, constant(beta))
     assert len(traces) == 1
+
+
+def test_it_works_where_no_dtype_is_promoted_implicitly():
+    with jax.numpy_dtype_promotion("strict"):
+        for rule in (None, PAPER, log_ratio(4)):
+            weights, stats = softmax(jnp.asarray(Z[0], jnp.bfloat16), rule, return_stats=True)
+            assert weights.dtype == jnp.bfloat16 and stats.beta.dtype == jnp.float32
