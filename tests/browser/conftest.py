@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from screens import DESKTOP
 
 from book._ext.book_address import read_address
 from tools.check_pages import ROOT, built_site
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PREFIX = read_address(ROOT).prefix
-DESKTOP, PHONE = 1280, 360
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

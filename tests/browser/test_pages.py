@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import DESKTOP, PHONE
+from screens import DESKTOP, PHONE
 
 from tools.check_pages import BUDGET, pages_of_the_book
 from tools.page_facts import transferred_bytes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from conftest import PHONE, PREFIX
+from urllib.parse import urlsplit
+
+from screens import PHONE
 
 
 def test_root_leads_to_the_landing_page(browser, site_url):
@@ -13,12 +15,12 @@ def test_root_leads_to_the_landing_page(browser, site_url):
     page.close()
 
 
-def test_search_finds_a_chapter_and_shows_an_excerpt(open_page):
+def test_search_finds_a_chapter_and_shows_an_excerpt(open_page, site_url):
     page = open_page("search.html?q=softmax").page
     page.wait_for_selector("#search-results ul.search li a")
     page.wait_for_selector("#search-results ul.search li .context")
     found = page.locator("#search-results ul.search li a").evaluate_all("links => links.map(link => link.pathname)")
-    assert f"{PREFIX}chapters/01_softmax_and_attention.html" in found
+    assert f"{urlsplit(site_url).path}chapters/01_softmax_and_attention.html" in found
     assert "softmax" in page.locator("#search-results ul.search li .context").first.inner_text().lower()
 
 
@@ -39,7 +41,7 @@ def test_missing_page_is_answered_in_the_book_s_own_words(open_page, site_url):
     assert sum(error.startswith("404: ") for error in visit.errors) == 1
     assert "not found" in visit.page.locator("h1").last.inner_text().lower()
     style = visit.page.locator("link[href*='book.css']").get_attribute("href")
-    assert style.startswith(f"{PREFIX}_static/")
+    assert style.startswith(f"{urlsplit(site_url).path}_static/")
 
 
 def test_contents_open_on_a_phone(open_page):
