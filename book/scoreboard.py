@@ -7,6 +7,7 @@ The page scoreboard.md shows the result.
 from __future__ import annotations
 
 import math
+import re
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 REPRODUCED, PARTLY, NOT, NOT_TRIED = "reproduced", "partly", "not reproduced", "not tried yet"
 CLOSE, NEAR = 5.0, 10.0  # points of accuracy
 FEWEST_SEEDS = 5
+
+_NUMBERS = re.compile(r"([\d.,]+( to [\d.,]+)?)?")  # 53.8, or 27.9 to 50.0, or nothing
 
 
 class Verdict(NamedTuple):
@@ -134,17 +137,18 @@ UNTRIED = {
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for the page: the first cell of a row names it, cells that begin with a digit are numbers."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    """A table for the page; the first cell of a row names it, and columns of numbers are set to the right."""
+    columns = list(zip(*rows, strict=True))
+    kinds = [' class="number"' if all(map(_NUMBERS.fullmatch, column)) else "" for column in columns]
+    kinds[0] = ""
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for kind, name in zip(kinds, header, strict=True))
 
-    def cell(text: str) -> str:
-        kind = ' class="number"' if text[:1].isdigit() else ""
-        return f"<td{kind}>{escape(text)}</td>"
+    def line(cells: Sequence[str]) -> str:
+        others = zip(kinds[1:], cells[1:], strict=True)
+        data = "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in others)
+        return f'<tr><th scope="row">{escape(cells[0])}</th>{data}</tr>'
 
-    body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>{"".join(cell(text) for text in rest)}</tr>' for first, *rest in rows
-    )
     return (
         f'<table class="adatemp-table"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
+        f"<tbody>{''.join(map(line, rows))}</tbody></table>"
     )

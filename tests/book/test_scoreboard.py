@@ -85,8 +85,10 @@ def test_claim_of_several_parts(words, word):
     assert scoreboard.overall(words) == word
 
 
-def test_table_escapes_what_it_is_given():
-    table = scoreboard.html_table("a < b", ["x"], [["<i>", "12.3", "1 & 2"]])
+def test_table_escapes_what_it_is_given_and_sets_numbers_to_the_right():
+    rows = [["<i>", "12.3", "4, 14", "1 to 2"], ["16", "1,024", "3", ""]]
+    table = scoreboard.html_table("a < b", ["x", "n", "chapters", "range"], rows)
     assert "a &lt; b" in table
-    assert "&lt;i&gt;" in table
-    assert '<td class="number">12.3</td>' in table
+    assert '<th scope="row">&lt;i&gt;</th><td class="number">12.3</td><td>4, 14</td>' in table
+    assert '<th scope="col" class="number">n</th><th scope="col">chapters</th>' in table
+    assert '<td class="number">1 to 2</td>' in table

@@ -131,7 +131,7 @@ def open_page(browser: Browser, site_url: str) -> Iterator[Callable[..., Visit]]
             f"try {{ localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}'); }} catch {{}}"
         )
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)  # generous, for machines that do other work as well
         visit = Visit(page, [], [])
         page.on("console", lambda message: message.type == "error" and visit.errors.append(message.text))
         page.on("pageerror", lambda error: visit.errors.append(f"uncaught: {error}"))
