@@ -16,7 +16,8 @@ GENERATED = ["search.html", "genindex.html", "404.html"]
 
 
 def _open_everything(page) -> None:
-    """Opens what a reader can open, so that what is inside is looked at too."""
+    """Opens what a reader can open, so that what is inside is looked at too: at once, since what fades in is pale."""
+    page.add_style_tag(content="* { animation: none !important; transition: none !important; }")
     page.evaluate(
         """() => {
             document.querySelectorAll('article details').forEach(details => { details.open = true });
