@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from adatemp._rule import broadcasts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,11 +197,7 @@ def check_rows(logits, axis, where):
             f"where must be boolean, True where a key takes part, got {where.dtype.name}; "
             "write where=mask.astype(bool), or add a mask of 0 and -inf to the logits"
         )
-    try:
-        fits = np.broadcast_shapes(where.shape, logits.shape) == logits.shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not broadcasts(where.shape, logits.shape):
         raise ValueError(
             f"where of shape {where.shape} does not broadcast to the logits' shape {logits.shape}; "
             "give each of its axes the logits' length or 1"

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from adatemp._attention_stats import AttentionStats
 from adatemp._entropy import row_statistics
 from adatemp._row_state import check_rows, live_logits, shifted
-from adatemp._rule import RowStatistics, TemperatureRule
+from adatemp._rule import TemperatureRule, beta_of_rows, check_rule
 from adatemp.temperature import PAPER, Constant
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 # Where differences of logits are cut before beta multiplies them: low enough that exp(beta t) is 0 for any beta above
 # 1e-27, and finite, so that beta's derivative meets 0 * t and not 0 * -inf.
 _LOWEST_TEMPERED = -1e30
+
+_HOW = "the rows are the logits without axis; shape its parameters so, a value a head as [heads, 1]"
 
 
 def adaptive_temperature_softmax(
@@ -76,7 +77,12 @@ def adaptive_temperature_softmax(
     """
     logits, axes, where = check_rows(logits, axis, where)
     if temperature is not None:
-        _check_rule(temperature)
+        check_rule(temperature)
+        if "position" in temperature.needs:
+            raise ValueError(
+                f"temperature: rule {type(temperature).__name__} reads the query's position, which logits alone do not "
+                "have; use adatemp.dot_product_attention, which takes query_positions"
+            )
     if temperature is None or _is_one(temperature):
         weights = _plain(axes, logits, where)
         return (weights, _plain_stats(axes, logits, where)) if return_stats else weights
@@ -134,11 +140,8 @@ def _tempered(axes, logits, where, rule):
         "variance": variance,
         "row": _keys_last(shifted(z, m, axes), axes) if "row" in rule.needs else None,
     }
-    stats = RowStatistics(**{name: readable[name] for name in rule.needs})
-    if not rule.differentiate:
-        stats = jax.lax.stop_gradient(stats)
     dead = _dead(z, axes)
-    beta = jnp.where(dead, 1, _to_rows(rule.beta(stats), m))
+    beta = jnp.where(dead, 1, beta_of_rows(rule, readable, m.shape, m.dtype, _HOW))
 
     t = shifted(z, m, axes, lowest=_LOWEST_TEMPERED)
     weights, log_total = _normalise(axes, jnp.expand_dims(beta, axes) * t)
@@ -179,45 +182,6 @@ def _keys_last(array, axes):
     return array.reshape(*array.shape[: -len(axes)], -1)
 
 
-def _to_rows(beta, rows):
-    beta = jnp.asarray(beta, rows.dtype)
-    try:
-        fits = np.broadcast_shapes(beta.shape, rows.shape) == rows.shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"temperature: the rule gives beta of shape {beta.shape}, which does not broadcast to the rows' shape "
-            f"{rows.shape} (the logits' without axis); shape its parameters so, a value a head as [heads, 1]"
-        )
-    return jnp.broadcast_to(beta, rows.shape)
-
-
 def _is_one(rule) -> bool:
     """Whether the rule is constant(1.0) with its value known on the host, so that no gradient is asked of it."""
     return isinstance(rule, Constant) and isinstance(rule.inverse_temperature, float) and rule.inverse_temperature == 1
-
-
-def _check_rule(temperature) -> None:
-    if isinstance(temperature, (bool, int, float, np.ndarray, np.generic, jax.Array)):
-        raise TypeError(
-            f"temperature must be a rule, got {temperature!r}; if you mean the inverse temperature, which multiplies "
-            "the logits, write temperature=constant(beta=...), and constant(beta=1 / T) for a temperature T"
-        )
-    if isinstance(temperature, type) or not isinstance(temperature, TemperatureRule):
-        called = f"; call it: {temperature.__name__}(...)" if hasattr(temperature, "__name__") else ""
-        raise TypeError(
-            f"temperature must be None or a rule from adatemp.temperature, such as PAPER or constant(beta=2.0), "
-            f"got {temperature!r}{called}"
-        )
-    unknown = set(temperature.needs) - set(RowStatistics._fields)
-    if unknown:
-        raise ValueError(
-            f"temperature: rule {type(temperature).__name__} needs {sorted(unknown)}, "
-            f"and rows have only {list(RowStatistics._fields)}"
-        )
-    if jax.tree_util.all_leaves([temperature]):
-        raise TypeError(
-            f"temperature: rule {type(temperature).__name__} is not a pytree; decorate it with "
-            "jax.tree_util.register_dataclass, its parameters as data fields"
-        )
