@@ -1,7 +1,8 @@
 """Numbers and addresses of everything a chapter can refer to, computed from the sources as the site computes them.
 
 Figures, equations, theorems and exercises are numbered by chapter and by order within it, each kind for itself; only
-labelled equations count. Chapters are numbered through all parts of _toc.yml that say `numbered: true`.
+labelled equations count. A chapter in a part of _toc.yml that says `numbered: true` has the number its file name begins
+with; book/_ext/book_numbers.py makes the site do the same.
 """
 
 from __future__ import annotations
@@ -79,11 +80,11 @@ def read_book(root: Path) -> Book:
 def _pages(root: Path) -> list[tuple[str, int]]:
     """The pages of _toc.yml in order, each with its chapter's number or 0."""
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    pages, chapter = [(toc["root"], 0)], 0
+    pages = [(toc["root"], 0)]
     for part in toc.get("parts", [toc]):
         for entry in part.get("chapters", ()):
-            chapter += bool(part.get("numbered"))
-            pages.append((entry["file"], chapter if part.get("numbered") else 0))
+            found = re.match(r"(?:.*/)?(\d+)_", entry["file"]) if part.get("numbered") else None
+            pages.append((entry["file"], int(found[1]) if found else 0))
     return pages
 
 
