@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from adatemp import attention as attention
     from adatemp import checks as checks
     from adatemp import dispersion as dispersion
     from adatemp import models as models
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from adatemp._entropy import entropy
     from adatemp._row_state import RowState
     from adatemp._softmax import adaptive_temperature_softmax
+    from adatemp.attention.api import attention_entropy, dot_product_attention
     from adatemp.temperature import (
         PAPER,
         PAPER_HELD,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "adaptive_temperature_softmax": "adatemp._softmax",
     "entropy": "adatemp._entropy",
+    "attention_entropy": "adatemp.attention.api",
+    "dot_product_attention": "adatemp.attention.api",
     "AttentionStats": "adatemp._attention_stats",
     "StatsReport": "adatemp._attention_stats",
     "RowState": "adatemp._row_state",
@@ -50,6 +54,7 @@ _MODULE_OF = {
     "fit_inverse_temperature": "adatemp.temperature",
 }
 _SUBMODULES = (
+    "attention",
     "checks",
     "dispersion",
     "models",
@@ -69,7 +74,9 @@ __all__ = [
     "RowState",
     "StatsReport",
     "adaptive_temperature_softmax",
+    "attention_entropy",
     "constant",
+    "dot_product_attention",
     "entropy",
     "exp_offset",
     "fit_inverse_temperature",

@@ -12,7 +12,7 @@ from adatemp._attention_stats import AttentionStats
 from adatemp._entropy import row_statistics
 from adatemp._row_state import check_rows, live_logits, shifted
 from adatemp._rule import TemperatureRule, beta_of_rows, check_rule
-from adatemp.temperature import PAPER, Constant
+from adatemp.temperature import PAPER, is_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Where differences of logits are cut before beta multiplies them: low enough that exp(beta t) is 0 for any beta above
 # 1e-27, and finite, so that beta's derivative meets 0 * t and not 0 * -inf.
-_LOWEST_TEMPERED = -1e30
+LOWEST_TEMPERED = -1e30
 
 _HOW = "the rows are the logits without axis; shape its parameters so, a value a head as [heads, 1]"
 
@@ -83,7 +83,7 @@ def adaptive_temperature_softmax(
                 f"temperature: rule {type(temperature).__name__} reads the query's position, which logits alone do not "
                 "have; use adatemp.dot_product_attention, which takes query_positions"
             )
-    if temperature is None or _is_one(temperature):
+    if temperature is None or is_one(temperature):
         weights = _plain(axes, logits, where)
         return (weights, _plain_stats(axes, logits, where)) if return_stats else weights
     weights, stats = _tempered(axes, logits, where, temperature)
@@ -143,7 +143,7 @@ def _tempered(axes, logits, where, rule):
     dead = _dead(z, axes)
     beta = jnp.where(dead, 1, beta_of_rows(rule, readable, m.shape, m.dtype, _HOW))
 
-    t = shifted(z, m, axes, lowest=_LOWEST_TEMPERED)
+    t = shifted(z, m, axes, lowest=LOWEST_TEMPERED)
     weights, log_total = _normalise(axes, jnp.expand_dims(beta, axes) * t)
     lse, lse_scaled = (jnp.where(dead, -jnp.inf, x) for x in (m + log_l, beta * m + log_total))
     return weights.astype(logits.dtype), AttentionStats(entropy, beta, lse, lse_scaled, rule.range)
@@ -180,8 +180,3 @@ def _keys_last(array, axes):
     """[..., keys axes ...] to [*rows, n]."""
     array = jnp.moveaxis(array, axes, range(-len(axes), 0))
     return array.reshape(*array.shape[: -len(axes)], -1)
-
-
-def _is_one(rule) -> bool:
-    """Whether the rule is constant(1.0) with its value known on the host, so that no gradient is asked of it."""
-    return isinstance(rule, Constant) and isinstance(rule.inverse_temperature, float) and rule.inverse_temperature == 1

@@ -70,6 +70,11 @@ def constant(beta: Float[ArrayLike, "..."], *, differentiate: bool = True) -> Co
     return Constant(inverse_temperature=parameter("beta", beta, above=0, reason=reason), differentiate=differentiate)
 
 
+def is_one(rule) -> bool:
+    """Whether the rule is constant(1.0) with its value known on the host, so that no gradient is asked of it."""
+    return isinstance(rule, Constant) and isinstance(rule.inverse_temperature, float) and rule.inverse_temperature == 1
+
+
 @rule("reference_count")
 class LogRatio:
     """beta grows with the logarithm of the number of keys; see `log_ratio`."""

@@ -1,0 +1,107 @@
+"""Attention in O(n) memory by XLA alone, on any device: a block of queries at a time.
+
+A block of queries sees its full rows of logits, so its entropy needs no second product, and when the block is done its
+logits are forgotten. Backwards the block is computed again (`jax.checkpoint`), and its exact gradient follows from the
+same few lines as the dense form's; the gradients of keys and values add up over the blocks.
+
+Where even a few rows are too long, the keys are cut into blocks as well: `adatemp.attention._key_blocks`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from adatemp._rule import broadcasts
+from adatemp.attention._key_blocks import attend_key_blocks
+from adatemp.attention._logits import split
+from adatemp.attention._rows import attend_rows
+
+# Bytes of logits that a block may have, by platform: what stays in the cache of a processor core, what keeps a
+# graphics processor busy.
+_BLOCK_BYTES = {"cpu": 2**21, "gpu": 2**27, "tpu": 2**25}
+# Fewest queries in a block before the keys are cut as well, and the bytes of logits beyond which they are.
+_FEWEST_QUERIES, _MOST_BYTES = 8, 2**29
+_QUERIES_MULTIPLE = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkedConfig:
+    """Sizes of the blocks; each block of logits has B * N * block_q * block_k numbers.
+
+    Attributes:
+        block_q: Queries in a block; None to choose by size and platform.
+        block_k: Keys in a block; None for all of them, unless a row is too long.
+
+    Raises:
+        ValueError: A size that is not a positive integer.
+    """
+
+    block_q: int | None = None
+    block_k: int | None = None
+
+    def __post_init__(self):
+        for name in ("block_q", "block_k"):
+            size = getattr(self, name)
+            if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+                raise ValueError(f"config: {name} must be a positive integer or None, got {size!r}")
+
+
+def attend(problem, rule, *, with_output: bool, with_stats: bool, config: ChunkedConfig | None = None):
+    """Output [B, T, N, V] and statistics [B, T, N], in memory that grows with T + S."""
+    block_q, block_k = _sizes(problem, rule, config or ChunkedConfig())
+    B, T, S, N, _ = problem.sizes
+    queries, keys = split(problem)
+    leaves, whole = jax.tree.flatten(rule)
+    by_query = [broadcasts(jnp.shape(x), (B, T, N)) and jnp.ndim(x) > 1 and jnp.shape(x)[-2] == T > 1 for x in leaves]
+    blocks = -(-T // block_q)
+    padding = blocks * block_q - T
+    if padding and queries.alive is None:
+        queries = dataclasses.replace(queries, alive=jnp.ones((B, T), bool))
+
+    def cut(array, axis):
+        """[..., T, ...] to [blocks, ..., block_q, ...]; what is added at the end is 0, and a query there is dead."""
+        array = jnp.pad(array, [(0, padding if a == axis else 0) for a in range(array.ndim)])
+        array = array.reshape(*array.shape[:axis], blocks, block_q, *array.shape[axis + 1 :])
+        return jnp.moveaxis(array, axis, 0)
+
+    def attend_block(block):
+        queries_of_block, sliced = block
+        sliced = iter(sliced)
+        rule_of_block = jax.tree.unflatten(whole, [next(sliced) if cut_ else x for x, cut_ in zip(leaves, by_query)])
+        if block_k is not None:
+            return attend_key_blocks(problem, rule_of_block, queries_of_block, keys, block_k, with_stats=with_stats)
+        return attend_rows(problem, rule_of_block, queries_of_block, keys, with_stats=with_stats)
+
+    sliced = [cut(jnp.asarray(x), jnp.ndim(x) - 2) for x, cut_ in zip(leaves, by_query) if cut_]
+    xs = (jax.tree.map(lambda x: cut(x, 1), queries), sliced)
+    if blocks == 1:
+        done = jax.checkpoint(attend_block)(jax.tree.map(lambda x: x[0], xs))
+        return jax.tree.map(lambda x: x[:, :T], done)
+    done = jax.lax.map(jax.checkpoint(attend_block), xs)
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])[:, :T], done)
+
+
+def refusal(problem, rule, config: ChunkedConfig | None) -> str | None:
+    """Why this form cannot serve, or None."""
+    if rule is not None and "row" in rule.needs and _sizes(problem, None, config or ChunkedConfig())[1] is not None:
+        return f"temperature: rule {type(rule).__name__} reads the whole row, which blocks of keys do not have"
+    return None
+
+
+def _sizes(problem, rule, config: ChunkedConfig) -> tuple[int, int | None]:
+    """(block_q, block_k), block_k None for whole rows."""
+    B, T, S, N, _ = problem.sizes
+    column = B * N * problem.stats_dtype.itemsize  # bytes of one query against one key
+    block_q, block_k = config.block_q, config.block_k
+    if block_q is None:
+        affordable = _BLOCK_BYTES.get(jax.default_backend(), 2**25) // (column * (block_k or S))
+        block_q = max(_FEWEST_QUERIES, affordable // _QUERIES_MULTIPLE * _QUERIES_MULTIPLE)
+        # Blocks of even size: 100 queries in two of 50, not in 64 and 36 made up to 64.
+        block_q = math.ceil(T / math.ceil(T / block_q))
+    if block_k is None and column * block_q * S > _MOST_BYTES and config.block_k is None:
+        block_k = max(128, _MOST_BYTES // (column * block_q) // 128 * 128)
+    return min(block_q, T), None if block_k is None or block_k >= S else block_k
