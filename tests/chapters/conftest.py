@@ -15,7 +15,7 @@ OPTIONS = re.compile(r"\A(---\n.*?^---\n|(:\w+:[^\n]*\n)+)", re.MULTILINE | re.D
 
 
 def functions_of(chapter: str) -> SimpleNamespace:
-    """Runs the imports and the function definitions of a chapter's cells, and nothing else of them.
+    """Runs the imports, the definitions and the literal constants of a chapter's cells, and nothing else of them.
 
     Of two definitions of one name the first counts: later ones are solutions.
     """
@@ -25,9 +25,11 @@ def functions_of(chapter: str) -> SimpleNamespace:
         for node in ast.parse(OPTIONS.sub("", cell)).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 kept.append(node)
-            elif isinstance(node, ast.FunctionDef) and node.name not in seen:
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name not in seen:
                 seen.add(node.name)
                 kept.append(node)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                kept.append(node)  # BLOCK = 128
     namespace: dict[str, object] = {}
     exec(compile(ast.Module(kept, type_ignores=[]), f"{chapter}.md", "exec"), namespace)
     return SimpleNamespace(**{name: namespace[name] for name in seen})
@@ -41,3 +43,8 @@ def chapter01() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def chapter02() -> SimpleNamespace:
     return functions_of("02_sharpness")
+
+
+@pytest.fixture(scope="session")
+def chapter10() -> SimpleNamespace:
+    return functions_of("10_streaming_entropy")
