@@ -1,4 +1,4 @@
-"""Functions that return nothing, told as what they are: stubs. For exercises where one function's answer feeds another."""
+"""Stubs, told as what they are where one of the reader's functions feeds another."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from adatemp.checks.ch10._kernel_free import CASES, ex4
 from adatemp.checks.ch10._merge import ex1
+from adatemp.checks.ch10._moment import ex3
 from adatemp.checks.ch10._offset import ex2
 
-__all__ = ["ex1", "ex2"]
+__all__ = ["CASES", "ex1", "ex2", "ex3", "ex4"]

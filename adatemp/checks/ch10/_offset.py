@@ -358,8 +358,8 @@ def _prediction_stages(forms: Callable[..., Any], prediction: Any) -> tuple[Stag
                     seen=lambda got: measured.min() / 2 <= got[1] <= measured.max() * 2,
                 ),
             ),
-            look="The forms subtract two numbers as large as the offset, each rounded to float32. What is the mean size "
-            "of such a rounding, in units of the number?",
+            look="The unshifted form subtracts two numbers as large as the offset, each rounded to float32. What is "
+            "the mean size of such a rounding, in units of the number?",
         ),
     )
 
