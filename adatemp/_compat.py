@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import warnings
 from importlib import metadata
 from types import ModuleType
 
@@ -67,3 +69,14 @@ def flax_mismatch() -> str | None:
         f"flax {metadata.version('flax')} does not import with jax {metadata.version('jax')}: it needs "
         f"flax>={dotted}. Run: pip install 'flax>={dotted}'"
     )
+
+
+@contextlib.contextmanager
+def quiet_triton():
+    """Holds back the one warning that Pallas on Triton is deprecated, from JAX 0.11 on, and no other.
+
+    There is no replacement that runs on every GPU since Ampere; the version range says what is tested.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
+        yield
