@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from adatemp._row_state import RowState, row_state
 from adatemp._softmax import LOWEST_TEMPERED
-from adatemp.attention._logits import Keys, Queries, live_logits, products, unseen_values
+from adatemp.attention._logits import Keys, Queries, live_logits
+from adatemp.attention._products import weighted_values
 from adatemp.attention._rows import beta_of_queries, sink_logits, stats_of, to_public_output
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def attend_key_blocks(problem, rule, queries: Queries, keys: Keys, block_k: int,
         part = tempered_sums(problem, *join(queries, block), beta, state.m)
         return tuple(a + b for a, b in zip(sums, part)), None
 
-    sums, _ = jax.lax.scan(add, empty_sums(queries, keys), blocks)
+    sums, _ = jax.lax.scan(add, empty_sums(problem, queries, keys), blocks)
     return finish(problem, rule, state, beta, sums, None if keys.value is None else keys.value.dtype, with_stats)
 
 
@@ -53,7 +54,7 @@ def beta_from_state(rule, queries: Queries, state: RowState) -> Float[Array, "B 
     """The rule's beta for rows of which only the state is known."""
     summary = state.finalise()
     readable = {"count": state.count, "entropy": summary.entropy, "variance": summary.variance}
-    return beta_of_queries(rule, queries, readable, state.count == 0)
+    return beta_of_queries(rule, queries, readable, state.count == 0, state.m.dtype)
 
 
 def merge_all(states: RowState) -> RowState:
@@ -75,17 +76,16 @@ def tempered_sums(problem: Problem, queries: Queries, keys: Keys, beta, m):
     total = jnp.sum(e, -1)
     if keys.value is None:
         return (total,)
-    numerator = products("bkgts,bksv->btkgv", e.astype(keys.value.dtype), keys.value, problem)
-    return total, numerator + unseen_values(z != -jnp.inf, keys)
+    return total, weighted_values(problem, e, z != -jnp.inf, keys.value)
 
 
-def empty_sums(queries: Queries, keys: Keys) -> tuple[Float[Array, "..."], ...]:
+def empty_sums(problem: Problem, queries: Queries, keys: Keys) -> tuple[Float[Array, "..."], ...]:
     """The sums before any key has been seen."""
     B, T, K, G, _ = queries.query.shape
-    total = jnp.zeros((B, K, G, T), queries.poison.dtype)
+    total = jnp.zeros((B, K, G, T), problem.stats_dtype)
     if keys.value is None:
         return (total,)
-    return total, jnp.zeros((B, T, K, G, keys.value.shape[-1]), queries.poison.dtype)
+    return total, jnp.zeros((B, T, K, G, keys.value.shape[-1]), problem.stats_dtype)
 
 
 def finish(problem: Problem, rule, state: RowState, beta, sums, dtype, with_stats: bool):
@@ -122,7 +122,7 @@ def cut_keys(problem: Problem, queries: Queries, keys: Keys, block_k: int):
         array = jnp.pad(array, [(0, padding if a == axis else 0) for a in range(array.ndim)])
         return jnp.moveaxis(array.reshape(*array.shape[:axis], blocks, block_k, *array.shape[axis + 1 :]), axis, 0)
 
-    axes = Keys(key=2, key_poison=2, value=2, bad_value=2, index=0, alive=1, segments=1, bias=-1, mask=-1)
+    axes = Keys(key=2, value=2, index=0, alive=1, segments=1, bias=-1, mask=-1)
     cut_of_keys = Keys(*(cut(array, axis) for array, axis in zip(keys, axes)))
     return cut_of_keys, cut(queries.bias, -1), cut(queries.mask, -1)
 

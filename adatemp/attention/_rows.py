@@ -12,8 +12,9 @@ from adatemp._entropy import row_statistics
 from adatemp._row_state import shifted
 from adatemp._rule import beta_of_rows
 from adatemp._softmax import LOWEST_TEMPERED
-from adatemp.attention._logits import Keys, Queries, live_logits, products, unseen_values
+from adatemp.attention._logits import Keys, Queries, live_logits
 from adatemp.attention._problem import Problem
+from adatemp.attention._products import weighted_values
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -37,27 +38,29 @@ def attend_rows(problem: Problem, rule: TemperatureRule | None, queries: Queries
         "variance": variance,
         "row": shifted(z, m, (4,)),
     }
-    beta = beta_of_queries(rule, queries, readable, dead)
+    beta = beta_of_queries(rule, queries, readable, dead, z.dtype)
     sink = None if problem.sink is None else sink_logits(problem, m) - beta * m
     weights, log_total = normalise(beta[..., None] * shifted(z, m, (4,), lowest=LOWEST_TEMPERED), sink)
     output = None
     if keys.value is not None:
-        output = products("bkgts,bksv->btkgv", weights.astype(keys.value.dtype), keys.value, problem)
-        output = to_public_output(output + unseen_values(z != -jnp.inf, keys), keys.value.dtype)
+        output = weighted_values(problem, weights, z != -jnp.inf, keys.value)
+        output = to_public_output(output, keys.value.dtype)
     if not with_stats:
         return output, None
     return output, stats_of(dead, entropy, beta, m, log_l, log_total, rule)
 
 
-def beta_of_queries(rule: TemperatureRule | None, queries: Queries, readable: dict, dead) -> Float[Array, "B K G T"]:
+def beta_of_queries(
+    rule: TemperatureRule | None, queries: Queries, readable: dict, dead, dtype
+) -> Float[Array, "B K G T"]:
     """The rule's beta, 1 in dead rows, from what there is to read of rows [B, K, G, T]."""
     if rule is None:
-        return jnp.ones(dead.shape, queries.poison.dtype)
-    B, T, K, G = queries.poison.shape
+        return jnp.ones(dead.shape, dtype)
+    B, K, G, T = dead.shape
     public = {name: to_public(x) for name, x in readable.items() if name in rule.needs}
     if "position" in rule.needs:
         public["position"] = jnp.broadcast_to(queries.positions[:, :, None], (B, T, K * G))
-    beta = beta_of_rows(rule, public, (B, T, K * G), queries.poison.dtype, HOW)
+    beta = beta_of_rows(rule, public, (B, T, K * G), dtype, HOW)
     return jnp.where(dead, 1, from_public(beta, K))
 
 

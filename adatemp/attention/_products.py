@@ -1,0 +1,66 @@
+"""The two products of attention, in stated precision, with what is not finite kept from those who do not see it.
+
+A product sums over all keys, the hidden ones with weight 0, and 0 * NaN is NaN: a NaN in the padding would reach every
+row. A hidden logit is replaced, so the scores may be taken of the arrays as they are; but their derivative sums over
+queries and keys, and so does the output. There, vectors that are not finite are set to 0.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float
+
+    from adatemp.attention._problem import Problem
+
+
+def scores(problem: Problem, query: Float[Array, "B T K G H"], key: Float[Array, "B K S H"]):
+    """<q, k>, [B, K, G, T, S], in the dtype of the statistics."""
+    return _scores(problem.precision, problem.stats_dtype, query, key)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _scores(precision, dtype, query, key):
+    return _product("btkgh,bksh->bkgts", query, key, precision, dtype)
+
+
+@_scores.defjvp
+def _scores_jvp(precision, dtype, primals, tangents):
+    query, key = primals
+    d_query, d_key = tangents
+    product = partial(_product, "btkgh,bksh->bkgts", precision=precision, dtype=dtype)
+    return _scores(precision, dtype, query, key), product(d_query, finite(key)) + product(finite(query), d_key)
+
+
+def weighted_values(problem: Problem, weights: Float[Array, "B K G T S"], live: Bool[Array, "B K G T S"], value):
+    """sum_s weight_s v_s, [B, T, K, G, V], in the dtype of the statistics; NaN where a value seen is not finite.
+
+    The weights are rounded to the dtype of the values. Nearly always all values are finite, and the search for who
+    sees one that is not is skipped.
+    """
+    bad = jnp.any(~jnp.isfinite(value), -1)  # [B, K, S]
+    output = _product(
+        "bkgts,bksv->btkgv", weights.astype(value.dtype), finite(value), problem.precision, problem.stats_dtype
+    )
+
+    def spoilt(bad):
+        return jnp.where(jnp.any(live & bad[:, :, None, None, :], -1), jnp.nan, 0).astype(output.dtype)
+
+    rows = jax.lax.cond(jnp.any(bad), spoilt, lambda bad: jnp.zeros(live.shape[:-1], output.dtype), bad)
+    return output + jnp.moveaxis(rows, -1, 1)[..., None]
+
+
+def finite(array):
+    """The array with vectors that are not finite set to 0."""
+    return jnp.where(jnp.all(jnp.isfinite(array), -1, keepdims=True), array, 0)
+
+
+def _product(subscripts: str, left, right, precision, dtype):
+    """Never in tensor-float or half precision unless asked for."""
+    precision = jax.lax.Precision.HIGHEST if precision is None else precision
+    return jnp.einsum(subscripts, left, right, precision=precision, preferred_element_type=dtype)
