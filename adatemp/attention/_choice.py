@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from adatemp.attention.chunked import ChunkedConfig
+from adatemp.attention.chunked import FEW_QUERIES, ChunkedConfig
 
 try:
     from adatemp.attention.configs import PallasConfig
@@ -68,7 +68,10 @@ def _names(problem: Problem, implementation, config) -> tuple[str, ...]:
             raise TypeError(f"config must be a ChunkedConfig or a PallasConfig, got {config!r}")
         B, T, S, N, _ = problem.sizes
         small = B * N * T * S * problem.stats_dtype.itemsize <= _DENSE_BYTES
-        return ("dense",) if small else ("pallas", "chunked", "dense")
+        if small:
+            return ("dense",)
+        # A tile of the kernel has sixteen queries at the least: for a few it would work for nothing.
+        return ("chunked", "dense") if T <= FEW_QUERIES else ("pallas", "chunked", "dense")
     given = (implementation,) if isinstance(implementation, str) else tuple(implementation)
     names = tuple(_ALIASES.get(name, name) for name in given)
     if not names:

@@ -38,7 +38,8 @@ def attend_key_blocks(problem, rule, queries: Queries, keys: Keys, block_k: int,
 
     @jax.checkpoint
     def add(sums, block):
-        part = tempered_sums(problem, *join(queries, block), beta, state.m)
+        queries_and_keys = join(queries, block)
+        part = tempered_sums(problem, live_logits(problem, *queries_and_keys), queries_and_keys[1], beta, state.m)
         return tuple(a + b for a, b in zip(sums, part)), None
 
     sums, _ = jax.lax.scan(add, empty_sums(problem, queries, keys), blocks)
@@ -69,14 +70,17 @@ def merge_all(states: RowState) -> RowState:
     return jax.tree.map(lambda x: x[0], states)
 
 
-def tempered_sums(problem: Problem, queries: Queries, keys: Keys, beta, m):
-    """(sum of e v [B, T, K, G, V] or None, sum of e [B, K, G, T]) with e = exp(beta (z - m))."""
-    z = live_logits(problem, queries, keys)
-    e = jnp.exp(beta[..., None] * jnp.maximum(z - m[..., None], LOWEST_TEMPERED))
-    total = jnp.sum(e, -1)
+def tempered_sums(problem: Problem, z: Float[Array, "B K G T S"], keys: Keys, beta, m):
+    """(sum of e [B, K, G, T], and with values sum of e v [B, T, K, G, V]) with e = exp(beta (z - m))."""
+    e = tempered(z, beta, m)
     if keys.value is None:
-        return (total,)
-    return total, weighted_values(problem, e, z != -jnp.inf, keys.value)
+        return (jnp.sum(e, -1),)
+    return jnp.sum(e, -1), weighted_values(problem, e, z != -jnp.inf, keys.value)
+
+
+def tempered(z, beta, m):
+    """exp(beta (z - m)), 0 at a hidden key."""
+    return jnp.exp(beta[..., None] * jnp.maximum(z - m[..., None], LOWEST_TEMPERED))
 
 
 def empty_sums(problem: Problem, queries: Queries, keys: Keys) -> tuple[Float[Array, "..."], ...]:

@@ -55,6 +55,26 @@ def weighted_values(problem: Problem, weights: Float[Array, "B K G T S"], live: 
     return output + jnp.moveaxis(rows, -1, 1)[..., None]
 
 
+def weighted_values_as_they_are(problem: Problem, weights: Float[Array, "B K G T S"], value):
+    """`weighted_values` for values that are all finite, without a copy of them; else NaN may be where it should not."""
+    return _weighted_values(problem.precision, problem.stats_dtype, weights.astype(value.dtype), value)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _weighted_values(precision, dtype, weights, value):
+    return _product("bkgts,bksv->btkgv", weights, value, precision, dtype)
+
+
+@_weighted_values.defjvp
+def _weighted_values_jvp(precision, dtype, primals, tangents):
+    weights, value = primals
+    d_weights, d_value = tangents
+    product = partial(_product, "bkgts,bksv->btkgv", precision=precision, dtype=dtype)
+    return _weighted_values(precision, dtype, weights, value), product(d_weights, finite(value)) + product(
+        weights, d_value
+    )
+
+
 def finite(array):
     """The array with vectors that are not finite set to 0."""
     return jnp.where(jnp.all(jnp.isfinite(array), -1, keepdims=True), array, 0)

@@ -4,7 +4,8 @@ A block of queries sees its full rows of logits, so its entropy needs no second 
 logits are forgotten. Backwards the block is computed again (`jax.checkpoint`), and its exact gradient follows from the
 same few lines as the dense form's; the gradients of keys and values add up over the blocks.
 
-Where even a few rows are too long, the keys are cut into blocks as well: `adatemp.attention._key_blocks`.
+Where even a few rows are too long, the keys are cut into blocks as well: `adatemp.attention._key_blocks`. Where there
+are only a few queries, the keys are cut into splits that run at once: `adatemp.attention._key_splits`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 
 from adatemp._rule import broadcasts
 from adatemp.attention._key_blocks import attend_key_blocks
+from adatemp.attention._key_splits import attend_key_splits
 from adatemp.attention._logits import split
 from adatemp.attention._rows import attend_rows
 
@@ -26,6 +28,8 @@ _BLOCK_BYTES = {"cpu": 2**21, "gpu": 2**27, "tpu": 2**25}
 # Fewest queries in a block before the keys are cut as well, and the bytes of logits beyond which they are.
 _FEWEST_QUERIES, _MOST_BYTES = 8, 2**29
 _QUERIES_MULTIPLE = 8
+# Up to so many queries it is decoding: there is nothing to cut but the keys, into so many splits of at least so many.
+FEW_QUERIES, _SPLITS, _SHORTEST_SPLIT = 8, 16, 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +59,8 @@ def attend(problem, rule, *, with_output: bool, with_stats: bool, config: Chunke
     block_q, block_k = _sizes(problem, rule, config or ChunkedConfig())
     B, T, S, N, _ = problem.sizes
     queries, keys = split(problem)
+    if T <= FEW_QUERIES and config is None and block_k is None and not (rule is not None and "row" in rule.needs):
+        return attend_key_splits(problem, rule, queries, keys, _split(S), with_stats=with_stats)
     leaves, whole = jax.tree.flatten(rule)
     by_query = [broadcasts(jnp.shape(x), (B, T, N)) and jnp.ndim(x) > 1 and jnp.shape(x)[-2] == T > 1 for x in leaves]
     blocks = -(-T // block_q)
@@ -105,3 +111,8 @@ def _sizes(problem, rule, config: ChunkedConfig) -> tuple[int, int | None]:
     if block_k is None and column * block_q * S > _MOST_BYTES and config.block_k is None:
         block_k = max(128, _MOST_BYTES // (column * block_q) // 128 * 128)
     return min(block_q, T), None if block_k is None or block_k >= S else block_k
+
+
+def _split(S: int) -> int:
+    """Keys in a split."""
+    return min(S, max(_SHORTEST_SPLIT, math.ceil(S / _SPLITS)))
