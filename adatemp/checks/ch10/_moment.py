@@ -298,7 +298,7 @@ def _hidden(three: _Moments) -> Stage:
             Mistake(
                 "0 · (−∞)² or 0/0",
                 "A logit of −∞, or a row without any other, makes NaN.",
-                "Its weight is 0 and its square infinite, and so is the square of a stand-in beyond −10¹⁹ in float32. A "
+                "Its weight is 0 and its square infinite; in float32, so is the square of a stand-in beyond −10¹⁹. A "
                 "row without weight has l = 0.",
                 "Which factor of the product can be replaced before it is taken, and which divisor can be 0?",
                 seen=lambda got: np.isnan(got).any(),
