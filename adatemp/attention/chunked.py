@@ -20,6 +20,7 @@ from adatemp._rule import broadcasts
 from adatemp.attention._key_blocks import attend_key_blocks
 from adatemp.attention._key_splits import attend_key_splits
 from adatemp.attention._logits import split
+from adatemp.attention._query_blocks import map_query_blocks
 from adatemp.attention._rows import attend_rows
 
 # Bytes of logits that a block may have, by platform: what stays in the cache of a processor core, what keeps a
@@ -61,34 +62,21 @@ def attend(problem, rule, *, with_output: bool, with_stats: bool, config: Chunke
     queries, keys = split(problem)
     if T <= FEW_QUERIES and config is None and block_k is None and not (rule is not None and "row" in rule.needs):
         return attend_key_splits(problem, rule, queries, keys, _split(S), with_stats=with_stats)
-    leaves, whole = jax.tree.flatten(rule)
-    by_query = [broadcasts(jnp.shape(x), (B, T, N)) and jnp.ndim(x) > 1 and jnp.shape(x)[-2] == T > 1 for x in leaves]
-    blocks = -(-T // block_q)
-    padding = blocks * block_q - T
-    if padding and queries.alive is None:
-        queries = dataclasses.replace(queries, alive=jnp.ones((B, T), bool))
-
-    def cut(array, axis):
-        """[..., T, ...] to [blocks, ..., block_q, ...]; what is added at the end is 0, and a query there is dead."""
-        array = jnp.pad(array, [(0, padding if a == axis else 0) for a in range(array.ndim)])
-        array = array.reshape(*array.shape[:axis], blocks, block_q, *array.shape[axis + 1 :])
-        return jnp.moveaxis(array, axis, 0)
+    if T % block_q and queries.alive is None:  # so that the queries which make up the last block see no NaN either
+        queries = queries.replace(alive=jnp.ones((B, T), bool))
+    leaves, of_rule = jax.tree.flatten(rule)
+    per_query = [broadcasts(jnp.shape(x), (B, T, N)) and jnp.ndim(x) > 1 and jnp.shape(x)[-2] == T > 1 for x in leaves]
 
     def attend_block(block):
-        queries_of_block, sliced = block
+        queries, sliced = block
         sliced = iter(sliced)
-        rule_of_block = jax.tree.unflatten(whole, [next(sliced) if cut_ else x for x, cut_ in zip(leaves, by_query)])
+        rule = jax.tree.unflatten(of_rule, [next(sliced) if varies else x for x, varies in zip(leaves, per_query)])
         if block_k is not None:
-            return attend_key_blocks(problem, rule_of_block, queries_of_block, keys, block_k, with_stats=with_stats)
-        return attend_rows(problem, rule_of_block, queries_of_block, keys, with_stats=with_stats)
+            return attend_key_blocks(problem, rule, queries, keys, block_k, with_stats=with_stats)
+        return attend_rows(problem, rule, queries, keys, with_stats=with_stats)
 
-    sliced = [cut(jnp.asarray(x), jnp.ndim(x) - 2) for x, cut_ in zip(leaves, by_query) if cut_]
-    xs = (jax.tree.map(lambda x: cut(x, 1), queries), sliced)
-    if blocks == 1:
-        done = jax.checkpoint(attend_block)(jax.tree.map(lambda x: x[0], xs))
-        return jax.tree.map(lambda x: x[:, :T], done)
-    done = jax.lax.map(jax.checkpoint(attend_block), xs)
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])[:, :T], done)
+    sliced = [jnp.reshape(x, (-1, T, jnp.shape(x)[-1])) for x, varies in zip(leaves, per_query) if varies]
+    return map_query_blocks(attend_block, (queries, sliced), T, block_q)
 
 
 def refusal(problem, rule, config: ChunkedConfig | None) -> str | None:
