@@ -1,4 +1,4 @@
-"""The gradient of attention from the rows that the forward kernel saved: which kernels run, and what XLA does between."""
+"""The gradient of attention from the rows the forward kernel saved: which kernels run, and what XLA does between."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _base(form, rows: dict, d_beta, d_lse_scaled, sink_share):
 
 
 def _row_derivatives(call, rule, arrays: dict, rows: dict):
-    """(d beta / d H, d beta / d V) [B, N, T] of a rule that treats each row by itself; None for what it does not read."""
+    """(d beta / d H, d beta / d V) [B, N, T] of a rule that treats rows one by one; None for what it does not read."""
     known = in_kernel.readable(call, arrays, rows, rule.needs)
     found = []
     for name in ("entropy", "variance"):
@@ -170,6 +170,8 @@ def _bias_gradient(call, floats: dict, others: dict, d_output, d_rows):
     """Gradient of the bias, by the chunked form: it has the bias's size, which is what these kernels avoid."""
     rule = None if call.rule is None else jax.tree.unflatten(call.rule, floats["leaves"])
     arrays = {name: x for name, x in (floats | others).items() if name != "leaves"}
+    if arrays["mask"] is not None:
+        arrays["mask"] = arrays["mask"].astype(jnp.bool_)
     problem = Problem(**arrays, **dict(zip(_STATIC, call.static)))
     run = partial(attend_chunked, rule=rule, with_output=call.with_output, with_stats=call.with_stats)
     result, pull = jax.vjp(lambda bias: run(problem.replace(bias=bias)), floats["bias"])

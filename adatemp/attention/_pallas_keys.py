@@ -110,9 +110,9 @@ class Program(NamedTuple):
         for name in ("bias", "mask"):
             lengths = getattr(form, name)
             if lengths is not None:
-                queries = pl.ds(first, tile.block_q) if lengths[2] > 1 else 0
-                keys = slice(None) if lengths[3] > 1 else 0
-                heads = (member if lengths[1] > 1 else 0,)
+                queries = pl.ds(first, tile.block_q) if lengths[2] > 1 else None
+                keys = slice(None) if lengths[3] > 1 else None
+                heads = (member if lengths[1] > 1 else jnp.int32(0),)
                 pairs[name] = load_pairs(refs[name], heads, queries, keys, shape, exists, self.exists)
         segments = (None, None)
         if "query_segments" in form.present:

@@ -138,8 +138,8 @@ class Program(NamedTuple):
         for name in ("bias", "mask"):
             lengths = getattr(form, name)
             if lengths is not None:
-                queries = slice(None) if lengths[2] > 1 else 0
-                keys = pl.ds(first, tile.block_k) if lengths[3] > 1 else 0
+                queries = slice(None) if lengths[2] > 1 else None
+                keys = pl.ds(first, tile.block_k) if lengths[3] > 1 else None
                 pairs[name] = load_pairs(refs[name], (), queries, keys, shape, self.exists, exists)
         segments = (None, None)
         if "query_segments" in form.present:

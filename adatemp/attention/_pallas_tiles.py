@@ -148,12 +148,12 @@ def store(view, tile, *conditions):
 def load_pairs(ref, heads: tuple, queries, keys, shape: tuple[int, int], exists_q, exists_k):
     """A tile of the bias or the mask, whose axes may have length 1: something that broadcasts to `shape`.
 
-    `queries` and `keys` say where to read: a slice, or 0 where the array's axis has length 1.
+    `queries` and `keys` say where to read: a slice, or None where the array's axis has length 1.
     """
-    per_query, per_key = not isinstance(queries, int), not isinstance(keys, int)
+    per_query, per_key, first = queries is not None, keys is not None, jnp.int32(0)
+    view = ref.at[(*heads, queries if per_query else first, keys if per_key else first)]
     if not per_query and not per_key:
-        return ref[(*heads, 0, 0)]
-    view = ref.at[(*heads, queries, keys)]
+        return pltriton.load(view)
     if per_query and per_key:
         q = None if exists_q is None else exists_q[:, None]
         k = None if exists_k is None else exists_k[None, :]
@@ -192,7 +192,7 @@ def visible(form: Form, pairs: Pairs, shape: tuple[int, int]):
     if pairs.segments_q is not None:
         conditions.append(pairs.segments_q[:, None] == pairs.segments_k[None, :])
     if pairs.mask is not None:
-        conditions.append(pairs.mask)
+        conditions.append(pairs.mask if pairs.mask.dtype == jnp.bool_ else pairs.mask != 0)
     if pairs.bias is not None:
         conditions.append(pairs.bias != -jnp.inf)
     seen = jnp.ones(shape, jnp.bool_)

@@ -72,6 +72,8 @@ def attend(problem: Problem, rule, *, with_output: bool, with_stats: bool, confi
     if not with_output:
         floats["value"] = None
     others = {name: getattr(problem, name) for name in ("mask", *_OPTIONAL[1:])}
+    if config.interpret and others["mask"] is not None:
+        others["mask"] = others["mask"].astype(jnp.int8)  # the interpreter turns references to booleans into integers
     output, rows = _attend(call, floats, others)
     if not with_stats:
         return output, None
