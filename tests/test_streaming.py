@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from row_oracle import oracle, published_beta
+from row_oracle import KINKS, oracle, published_beta
 
 import adatemp
 from adatemp import RowState
@@ -113,3 +113,45 @@ def test_the_entropy_is_the_lse_less_the_mean_logit_read_with_keys_as_values(imp
     # Two numbers of size 20 in float32 are subtracted.
     np.testing.assert_allclose(by_keys, stats.entropy, atol=2e-5)
     np.testing.assert_allclose(by_keys[0, :, 0], oracle(logits_of(query, key)).entropy, atol=2e-5)
+
+
+def row_gradient(z, values, d_output):
+    """Loss <dO, o>, and its gradient in the logits from the six numbers of chapter 11, all in float64."""
+    row = oracle(z)
+    m = z.max()
+    log_l = row.lse - m
+    log_total = row.lse_scaled - row.beta * m
+    step = 1e-6
+    slope = (published_beta(row.entropy + step) - published_beta(row.entropy - step)) / (2 * step)
+    output = row.weights @ values
+    delta = d_output @ output
+    t = z - m
+    a, p = np.exp(row.beta * t - log_total), np.exp(t - log_l)
+    w = a * (values @ d_output - delta)
+    d_beta = z @ w
+    return d_output @ output, row.beta * w - slope * d_beta * p * (t - (log_l - row.entropy)), (w, d_beta)
+
+
+@given(SEED, st.floats(0.3, 2.5))
+def test_the_gradient_of_a_row_follows_from_six_numbers(seed, spread):
+    rng = np.random.default_rng(seed)
+    z, values, d_output = spread * rng.normal(size=12) + 50, rng.normal(size=(12, 3)), rng.normal(size=3)
+    # Away from the kinks of the map, where a difference would see both sides.
+    assume(min(abs(oracle(z).entropy - kink) for kink in KINKS) > 1e-3 and abs(oracle(z).entropy - 0.5) > 1e-3)
+    _, found, _ = row_gradient(z, values, d_output)
+    h = 1e-5
+    for j in range(12):
+        unit = np.eye(12)[j] * h
+        up, down = (row_gradient(z + move, values, d_output)[0] for move in (unit, -unit))
+        # Differences of the map's slope, 1e-6 apart, are good to 1e-9; those of the loss to 1e-9 as well.
+        assert found[j] == pytest.approx((up - down) / (2 * h), abs=1e-6)
+
+
+@given(SEED)
+def test_the_share_of_the_temperature_is_the_query_s_product_with_its_own_sum(seed):
+    rng = np.random.default_rng(seed)
+    query, key, values = rng.normal(size=5) * 3, rng.normal(size=(12, 5)), rng.normal(size=(12, 3))
+    z = key @ query / np.sqrt(5)
+    _, _, (w, d_beta) = row_gradient(z, values, rng.normal(size=3))
+    assert d_beta == pytest.approx(query @ (w @ key) / np.sqrt(5), abs=1e-12)
+    assert w.sum() == pytest.approx(0, abs=1e-13)  # so any offset of the logits drops out

@@ -48,3 +48,8 @@ def chapter02() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def chapter10() -> SimpleNamespace:
     return functions_of("10_streaming_entropy")
+
+
+@pytest.fixture(scope="session")
+def chapter11() -> SimpleNamespace:
+    return functions_of("11_pallas_kernel")
