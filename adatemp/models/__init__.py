@@ -4,3 +4,7 @@ from adatemp._compat import require
 
 # Before any module here imports it, so that a missing or mismatched Flax is answered with what to install.
 require("flax", extra="models")
+
+from adatemp.models.attention import attention_fn  # noqa: E402
+
+__all__ = ["attention_fn"]
