@@ -12,6 +12,9 @@ import numpy as np
 from adatemp._rule import broadcasts, is_concrete
 from adatemp.attention._problem import Problem
 
+# Positions and distances stay below this, so that their sums fit into 32 bits.
+_FARTHEST = 2**30 - 1
+
 _FLOATING = ("float16", "bfloat16", "float32", "float64")
 _LAYOUT = "query is [batch, queries, heads, width], key and value are [batch, keys, key heads, width]"
 
@@ -59,12 +62,20 @@ def build_problem(
         key_segments=key_segments,
         query_positions=_check_integers("query_positions", query_positions, (B, T), batched),
         scale=1 / math.sqrt(H) if scale is None else _check_number("scale", scale),
-        is_causal=_check_flag("is_causal", is_causal),
+        is_causal=check_flag("is_causal", is_causal),
         window=_check_window(local_window_size),
         soft_cap=_check_soft_cap(logits_soft_cap),
-        precision=precision,
+        precision=_check_precision(precision),
     )
     return problem, batched
+
+
+def _array(name: str, value):
+    """The argument as an array, or an error that names it."""
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{name} must be an array or what makes one, got {value!r} ({error})") from error
 
 
 def _check_vectors(query, key, value):
@@ -72,7 +83,7 @@ def _check_vectors(query, key, value):
     for name, array in arrays.items():
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             raise TypeError(f"{name} must be an array, got {type(array).__name__}; wrap it in jnp.asarray(...)")
-        arrays[name] = array = jnp.asarray(array)
+        arrays[name] = array = _array(name, array)
         if array.dtype.name not in _FLOATING:
             raise TypeError(
                 f"{name} must have one of the dtypes {', '.join(_FLOATING)}, got {array.dtype.name}; "
@@ -120,7 +131,7 @@ def _transposed(query, key) -> str:
 def _check_per_logit(name: str, array, shape: tuple[int, ...], batched: bool):
     if array is None:
         return None
-    array = jnp.asarray(array)
+    array = _array(name, array)
     if name == "mask" and array.dtype != bool:
         raise TypeError(
             f"mask must be boolean, True where a key takes part, got {array.dtype.name}; "
@@ -142,7 +153,7 @@ def _check_per_logit(name: str, array, shape: tuple[int, ...], batched: bool):
 def _check_sink(sink, heads: int):
     if sink is None:
         return None
-    sink = jnp.asarray(sink)
+    sink = _array("sink", sink)
     if not jnp.issubdtype(sink.dtype, jnp.floating):
         raise TypeError(f"sink must be floating point, a logit for each head, got {sink.dtype.name}")
     if sink.shape != (heads,):
@@ -153,7 +164,7 @@ def _check_sink(sink, heads: int):
 def _check_integers(name: str, array, shape: tuple[int, ...], batched: bool):
     if array is None:
         return None
-    array = jnp.asarray(array)
+    array = _integers(name, array)
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(f"{name} must be integers, got {array.dtype.name}; cast with .astype(jnp.int32)")
     if not batched and array.ndim == len(shape) - 1:
@@ -163,29 +174,51 @@ def _check_integers(name: str, array, shape: tuple[int, ...], batched: bool):
     return array.astype(jnp.int32)
 
 
+def _integers(name: str, value):
+    """The argument as an array; integers that 32 bits do not hold are refused while their values are still known."""
+    if is_concrete(value) and not isinstance(value, (list, tuple)):
+        given = np.asarray(value) if _is_numeric(value) else None
+        if given is not None and given.dtype.kind in "iu" and given.size:
+            if given.min() < -(2**31) or given.max() >= 2**31:
+                raise ValueError(f"{name} must fit into 32 bits, got {given.tolist()}")
+    return _array(name, value)
+
+
+def _is_numeric(value) -> bool:
+    return isinstance(value, (int, np.generic, np.ndarray)) or (
+        isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+    )
+
+
 def _check_lengths(name: str, lengths, B: int, most: int):
     if lengths is None:
         return None
-    lengths = _check_integers(name, jnp.atleast_1d(jnp.asarray(lengths)), (B,), True)
-    if is_concrete(lengths):
-        given = np.asarray(lengths)
+    array = _check_integers(name, jnp.atleast_1d(_integers(name, lengths)), (B,), True)
+    # What was given and not what became of it: inside a traced program a constant turns into a placeholder.
+    known = lengths if is_concrete(lengths) and not isinstance(lengths, (list, tuple)) else array
+    if is_concrete(known):
+        given = np.asarray(known)
         if given.min() < 0 or given.max() > most:
             raise ValueError(f"{name} must lie between 0 and {most}, the array's length, got {given.tolist()}")
-    return lengths
+    return array
 
 
 def _check_offset(offset, B: int):
     if isinstance(offset, int) and not isinstance(offset, bool) and offset == 0:
         return None
-    array = jnp.asarray(offset)
+    array = _integers("query_offset", offset)
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(f"query_offset must be an integer or integers [batch], got {offset!r}")
     if array.shape not in ((), (B,)):
         raise ValueError(f"query_offset must be one integer or have shape ({B},), got shape {array.shape}")
-    if is_concrete(array) and np.asarray(array).min() < 0:
-        raise ValueError(
-            f"query_offset must be at least 0, got {np.asarray(array).tolist()}; it is the position of the first query"
-        )
+    known = offset if is_concrete(offset) and not isinstance(offset, (list, tuple)) else array
+    if is_concrete(known):
+        given = np.asarray(known)
+        if given.min() < 0 or given.max() >= _FARTHEST:
+            raise ValueError(
+                f"query_offset must be at least 0 and below 2**30, got {given.tolist()}; it is the position of the "
+                "first query among the keys"
+            )
     return jnp.broadcast_to(array.astype(jnp.int32), (B,))
 
 
@@ -210,7 +243,7 @@ def _check_window(window):
         return None
     pair = window if isinstance(window, (tuple, list)) else (window, window)
     try:
-        before, after = (operator.index(x) for x in pair)
+        before, after = (operator.index(x if not isinstance(x, bool) else None) for x in pair)
     except (TypeError, ValueError):
         raise TypeError(
             f"local_window_size must be an integer or a pair (before, after) of integers, got {window!r}"
@@ -220,7 +253,7 @@ def _check_window(window):
             f"local_window_size must not be negative, got {window!r}; leave it out for no window, and give "
             "a side without limit the number of keys"
         )
-    return before, after
+    return min(before, _FARTHEST), min(after, _FARTHEST)
 
 
 def _check_soft_cap(cap):
@@ -242,12 +275,27 @@ def _check_number(name: str, value) -> float:
         value = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be finite in float64, got {value!r}") from None
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
     return value
 
 
-def _check_flag(name: str, value) -> bool:
+def check_flag(name: str, value) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+def _check_precision(precision):
+    if precision is None or isinstance(precision, (jax.lax.Precision, jax.lax.DotAlgorithmPreset)):
+        return precision
+    try:
+        return jax.lax.Precision(precision)
+    except (TypeError, ValueError):
+        names = ", ".join(repr(member.name.lower()) for member in jax.lax.Precision)
+        raise ValueError(
+            f"precision must be None, a jax.lax.Precision or its name ({names}), or a jax.lax.DotAlgorithmPreset, "
+            f"got {precision!r}"
+        ) from None

@@ -60,19 +60,21 @@ def choose(problem: Problem, rule: TemperatureRule | None, implementation, confi
 
 
 def _names(problem: Problem, implementation, config) -> tuple[str, ...]:
+    if config is not None and not isinstance(config, tuple(_CONFIGS.values())):
+        raise TypeError(f"config must be a ChunkedConfig or a PallasConfig, got {config!r}")
     if implementation is None:
-        if config is not None:
-            for name, kind in _CONFIGS.items():
-                if isinstance(config, kind):
-                    return (name,)
-            raise TypeError(f"config must be a ChunkedConfig or a PallasConfig, got {config!r}")
+        for name, kind in _CONFIGS.items():
+            if isinstance(config, kind):
+                return (name,)
         B, T, S, N, _ = problem.sizes
         small = B * N * T * S * problem.stats_dtype.itemsize <= _DENSE_BYTES
         if small:
             return ("dense",)
         # A tile of the kernel has sixteen queries at the least: for a few it would work for nothing.
         return ("chunked", "dense") if T <= FEW_QUERIES else ("pallas", "chunked", "dense")
-    given = (implementation,) if isinstance(implementation, str) else tuple(implementation)
+    given = (implementation,) if isinstance(implementation, str) else implementation
+    if not isinstance(given, (tuple, list)) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"implementation must be None, a name or a sequence of names, got {implementation!r}")
     names = tuple(_ALIASES.get(name, name) for name in given)
     if not names:
         raise ValueError("implementation is an empty sequence; leave it out for the fastest that can serve")
