@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from adatemp.checks import _float64
 from adatemp.checks._report import Report
 from adatemp.checks._stages import Mistake, Stage, examine
+from adatemp.checks._trace import equations
 from adatemp.checks._written import written
 from adatemp.checks.ch10 import _planted as planted
 
@@ -88,23 +89,11 @@ def _collectives(across: Callable[..., Any], rows: int, keys: int) -> list[tuple
     traced = jax.make_jaxpr(lambda z: tuple(across(z, _AXIS)), axis_env=[(_AXIS, _DEVICES)])(part)
     return [
         (name, sum(int(np.prod(operand.aval.shape)) for operand in equation.invars))
-        for equation in _equations(traced)
+        for equation in equations(traced)
         for name in _COLLECTIVES
         # some versions add a number or a word to the name
         if equation.primitive.name in (name, f"{name}2", f"{name}_invariant")
     ]
-
-
-def _equations(traced: Any) -> Iterator[Any]:
-    """Every equation of a program, those of its parts included."""
-    jaxpr = getattr(traced, "jaxpr", traced)
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda part: hasattr(part, "eqns") or hasattr(part, "jaxpr")
-        ):
-            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                yield from _equations(inner)
 
 
 def _stages(across: Callable[..., Any]) -> tuple[Stage, ...]:

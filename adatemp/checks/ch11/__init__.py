@@ -1,0 +1,7 @@
+"""Checks of chapter 11: the ragged tile, the second loop, row scalars, the count of the work, the choice of a tile."""
+
+from __future__ import annotations
+
+from adatemp.checks.ch11._ragged import ex1
+
+__all__ = ["ex1"]
