@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from adatemp.checks.ch11._ragged import ex1
+from adatemp.checks.ch11._second_loop import ex2
 
-__all__ = ["ex1"]
+__all__ = ["ex1", "ex2"]
