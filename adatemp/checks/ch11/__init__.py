@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from adatemp.checks.ch11._ragged import ex1
+from adatemp.checks.ch11._row_problem import Rows
+from adatemp.checks.ch11._row_scalars import ex3
 from adatemp.checks.ch11._second_loop import ex2
 
-__all__ = ["ex1", "ex2"]
+__all__ = ["Rows", "ex1", "ex2", "ex3"]
