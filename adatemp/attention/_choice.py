@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from adatemp.attention.chunked import FEW_QUERIES, ChunkedConfig
-
-try:
-    from adatemp.attention.configs import PallasConfig
-except ImportError:
-    PallasConfig = ()
+from adatemp.attention.configs import PallasConfig
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -75,7 +75,7 @@ def tempered_sums(problem: Problem, z: Float[Array, "B K G T S"], keys: Keys, be
     e = tempered(z, beta, m)
     if keys.value is None:
         return (jnp.sum(e, -1),)
-    return jnp.sum(e, -1), weighted_values(problem, e, z != -jnp.inf, keys.value)
+    return jnp.sum(e, -1), weighted_values(problem, e, z, keys.value)
 
 
 def tempered(z, beta, m):

@@ -46,7 +46,7 @@ def _sums(problem, z, keys: Keys, beta, m):
     quick = jax.vmap(partial(weighted_values_as_they_are, problem))(e, keys.value)
     numerators = jax.lax.cond(
         jnp.any(jnp.isnan(quick)),
-        lambda e: jax.vmap(partial(weighted_values, problem))(e, z != -jnp.inf, keys.value),
+        lambda e: jax.vmap(partial(weighted_values, problem))(e, z, keys.value),
         lambda e: quick,
         e,
     )

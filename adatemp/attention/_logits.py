@@ -70,8 +70,8 @@ class Keys(NamedTuple):
     mask: Bool[Array, "#B #K #G 1 #S"] | None
 
 
-def split(problem: Problem) -> tuple[Queries, Keys]:
-    """What belongs to the queries, and what belongs to the keys."""
+def split(problem: Problem, first_key: int | Int[Array, ""] = 0) -> tuple[Queries, Keys]:
+    """What belongs to the queries, and what belongs to the keys, the first of which has the index `first_key`."""
     B, T, S, N, K = problem.sizes
     at = standing(problem)
     by_query, by_key = {}, {}
@@ -81,6 +81,7 @@ def split(problem: Problem) -> tuple[Queries, Keys]:
             b, n, t, s = array.shape
             array = array.reshape(b, *((1, 1) if n == 1 else (K, N // K)), t, s)
             (by_key if t == 1 else by_query)[name] = array if t == 1 else jnp.moveaxis(array, 3, 1)
+    index = first_key + jnp.arange(S, dtype=jnp.int32)
     queries = Queries(
         query=problem.query.reshape(B, T, K, N // K, -1),
         standing=at,
@@ -93,8 +94,8 @@ def split(problem: Problem) -> tuple[Queries, Keys]:
     keys = Keys(
         key=jnp.swapaxes(problem.key, 1, 2),
         value=None if problem.value is None else jnp.swapaxes(problem.value, 1, 2),
-        index=jnp.arange(S, dtype=jnp.int32),
-        alive=None if problem.key_lengths is None else jnp.arange(S)[None] < problem.key_lengths[:, None],
+        index=index,
+        alive=None if problem.key_lengths is None else index[None] < problem.key_lengths[:, None],
         segments=problem.key_segments,
         bias=by_key.get("bias"),
         mask=by_key.get("mask"),

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float
+    from jaxtyping import Array, Float
 
     from adatemp.attention._problem import Problem
 
@@ -37,21 +37,24 @@ def _scores_jvp(precision, dtype, primals, tangents):
     return _scores(precision, dtype, query, key), product(d_query, finite(key)) + product(finite(query), d_key)
 
 
-def weighted_values(problem: Problem, weights: Float[Array, "B K G T S"], live: Bool[Array, "B K G T S"], value):
+def weighted_values(problem: Problem, weights: Float[Array, "B K G T S"], z: Float[Array, "B K G T S"], value):
     """sum_s weight_s v_s, [B, T, K, G, V], in the dtype of the statistics; NaN where a value seen is not finite.
 
-    The weights are rounded to the dtype of the values. Nearly always all values are finite, and the search for who
-    sees one that is not is skipped.
+    The weights are rounded to the dtype of the values. A key is seen where its logit z is not -inf. Nearly always all
+    values are finite, and the search for who sees one that is not is skipped.
     """
     bad = jnp.any(~jnp.isfinite(value), -1)  # [B, K, S]
     output = _product(
         "bkgts,bksv->btkgv", weights.astype(value.dtype), finite(value), problem.precision, problem.stats_dtype
     )
 
-    def spoilt(bad):
-        return jnp.where(jnp.any(live & bad[:, :, None, None, :], -1), jnp.nan, 0).astype(output.dtype)
+    def spoilt(z, bad):
+        return jnp.where(jnp.any((z != -jnp.inf) & bad[:, :, None, None, :], -1), jnp.nan, 0).astype(output.dtype)
 
-    rows = jax.lax.cond(jnp.any(bad), spoilt, lambda bad: jnp.zeros(live.shape[:-1], output.dtype), bad)
+    def sound(z, bad):
+        return jnp.zeros(z.shape[:-1], output.dtype)
+
+    rows = jax.lax.cond(jnp.any(bad), spoilt, sound, jax.lax.stop_gradient(z), bad)
     return output + jnp.moveaxis(rows, -1, 1)[..., None]
 
 
@@ -81,6 +84,20 @@ def finite(array):
 
 
 def _product(subscripts: str, left, right, precision, dtype):
-    """Never in tensor-float or half precision unless asked for."""
+    """Never in tensor-float or half precision unless asked for.
+
+    Written out, for `einsum` may swap its operands: the logits then come out with the keys first, and to turn them
+    costs more than the product.
+    """
     precision = jax.lax.Precision.HIGHEST if precision is None else precision
-    return jnp.einsum(subscripts, left, right, precision=precision, preferred_element_type=dtype)
+    to_logits = subscripts == "btkgh,bksh->bkgts"
+    left = jnp.moveaxis(left, 1, 3) if to_logits else left
+    B, K, G, T, _ = left.shape
+    result = jax.lax.dot_general(
+        left.reshape(B, K, G * T, -1),
+        right,
+        (((3,), (3 if to_logits else 2,)), ((0, 1), (0, 1))),
+        precision=precision,
+        preferred_element_type=dtype,
+    ).reshape(B, K, G, T, -1)
+    return result if to_logits else jnp.moveaxis(result, 3, 1)

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from adatemp.attention._logits import Queries
+
 
 def map_query_blocks(function: Callable, tree, T: int, block_q: int):
     """`function(tree)`, block by block along axis 1 of every array in the tree and in the result; T is its length.
@@ -31,3 +33,11 @@ def map_query_blocks(function: Callable, tree, T: int, block_q: int):
         return array.reshape(array.shape[0], -1, *array.shape[3:])[:, :T]
 
     return jax.tree.map(joined, jax.lax.map(jax.checkpoint(function), jax.tree.map(cut, tree)))
+
+
+def hide_filling(queries: Queries, block_q: int) -> Queries:
+    """The queries, said to be alive, where zeros will make up a last block: those see nothing, and so no NaN either."""
+    B, T = queries.query.shape[:2]
+    if T % block_q == 0 or queries.alive is not None:
+        return queries
+    return queries.replace(alive=jnp.ones((B, T), bool))

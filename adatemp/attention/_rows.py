@@ -39,11 +39,15 @@ def attend_rows(problem: Problem, rule: TemperatureRule | None, queries: Queries
         "row": shifted(z, m, (4,)),
     }
     beta = beta_of_queries(rule, queries, readable, dead, z.dtype)
-    sink = None if problem.sink is None else sink_logits(problem, m) - beta * m
-    weights, log_total = normalise(beta[..., None] * shifted(z, m, (4,), lowest=LOWEST_TEMPERED), sink)
+    # The largest tempered logit is beta times the largest logit, since beta > 0: it needs no second search.
+    e = jnp.exp(beta[..., None] * shifted(z, m, (4,), lowest=LOWEST_TEMPERED))
+    log_total = jnp.log(jnp.where(dead, 1, jnp.sum(e, -1)))
+    if problem.sink is not None:
+        log_total = jnp.where(dead, 0, jnp.logaddexp(log_total, sink_logits(problem, m) - beta * m))
     output = None
     if keys.value is not None:
-        output = weighted_values(problem, weights, z != -jnp.inf, keys.value)
+        output = weighted_values(problem, e, z, keys.value)
+        output = output * jnp.moveaxis(jnp.exp(-log_total), -1, 1)[..., None]  # cheaper here than on every weight
         output = to_public_output(output, keys.value.dtype)
     if not with_stats:
         return output, None
@@ -75,37 +79,6 @@ def sink_logits(problem: Problem, rows) -> Float[Array, "B K G T"]:
     """The sink's logit of each row."""
     _, _, _, N, K = problem.sizes
     return jnp.broadcast_to(problem.sink.astype(rows.dtype).reshape(K, N // K, 1), rows.shape)
-
-
-@jax.custom_jvp
-def normalise(x, sink=None):
-    """(a, log L) of rows x whose largest entry is 0, or that are dead; a sink's logit joins L alone.
-
-        L = sum exp(x) + exp(sink),    a = exp(x) / L
-        d log L = sum a dx + exp(sink - log L) dsink,    da = a (dx - d log L)
-
-    The largest scaled logit is beta times the largest logit, since beta > 0: it needs no second search. Only a sink
-    can be larger.
-    """
-    shift = None if sink is None else jax.lax.stop_gradient(jnp.maximum(sink, 0))
-    e = jnp.exp(x if shift is None else x - shift[..., None])
-    total = jnp.sum(e, -1)
-    if sink is not None:
-        total = total + jnp.exp(sink - shift)
-    total = jnp.where(total == 0, 1, total)  # a dead row
-    log_total = jnp.log(total)
-    return e / total[..., None], log_total if shift is None else log_total + shift
-
-
-@normalise.defjvp
-def _normalise_jvp(primals, tangents):
-    x, sink = primals
-    dx, dsink = tangents
-    a, log_total = normalise(x, sink)
-    d_log_total = jnp.sum(a * dx, -1)
-    if sink is not None:
-        d_log_total = d_log_total + jnp.exp(sink - log_total) * dsink
-    return (a, log_total), (a * (dx - d_log_total[..., None]), d_log_total)
 
 
 def to_public(rows):

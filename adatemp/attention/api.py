@@ -9,7 +9,7 @@ import jax
 
 from adatemp._attention_stats import AttentionStats
 from adatemp._rule import check_rule
-from adatemp.attention._arguments import build_problem
+from adatemp.attention._arguments import build_problem, check_flag
 from adatemp.attention._choice import choose, module_of
 from adatemp.temperature import PAPER, is_one
 
@@ -118,10 +118,9 @@ def dot_product_attention(
     """
     if value is None:
         raise TypeError("value must be an array, got None; for the entropy alone call attention_entropy(query, key)")
+    return_stats = check_flag("return_stats", return_stats)
     if temperature is not None:
         check_rule(temperature)
-        if is_one(temperature):
-            temperature = None
     problem, batched = build_problem(
         query,
         key,
@@ -140,7 +139,9 @@ def dot_product_attention(
         sink=sink,
         precision=precision,
     )
-    output, stats = _attend(problem, temperature, implementation, config, with_output=True, with_stats=return_stats)
+    output, stats = attend(
+        problem, temperature, implementation=implementation, config=config, with_output=True, with_stats=return_stats
+    )
     if not batched:
         output, stats = jax.tree.map(lambda x: x[0], (output, stats))
     return (output, stats) if return_stats else output
@@ -191,11 +192,14 @@ def attention_entropy(
         logits_soft_cap=logits_soft_cap,
         precision=precision,
     )
-    _, stats = _attend(problem, None, implementation, config, with_output=False, with_stats=True)
+    _, stats = attend(problem, None, implementation=implementation, config=config, with_output=False, with_stats=True)
     return stats.entropy if batched else stats.entropy[0]
 
 
-def _attend(problem, rule, implementation, config, *, with_output: bool, with_stats: bool):
+def attend(problem, rule, *, implementation=None, config=None, with_output: bool, with_stats: bool):
+    """Output, or None, and statistics, or None, of a validated call."""
+    if rule is not None and is_one(rule):
+        rule = None
     name, config, otherwise = choose(problem, rule, implementation, config)
     return _compiled(name, config, otherwise, with_output, with_stats, problem, rule)
 

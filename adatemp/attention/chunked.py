@@ -20,7 +20,7 @@ from adatemp._rule import broadcasts
 from adatemp.attention._key_blocks import attend_key_blocks
 from adatemp.attention._key_splits import attend_key_splits
 from adatemp.attention._logits import split
-from adatemp.attention._query_blocks import map_query_blocks
+from adatemp.attention._query_blocks import hide_filling, map_query_blocks
 from adatemp.attention._rows import attend_rows
 
 # Bytes of logits that a block may have, by platform: what stays in the cache of a processor core, what keeps a
@@ -57,13 +57,12 @@ class ChunkedConfig:
 
 def attend(problem, rule, *, with_output: bool, with_stats: bool, config: ChunkedConfig | None = None):
     """Output [B, T, N, V] and statistics [B, T, N], in memory that grows with T + S."""
-    block_q, block_k = _sizes(problem, rule, config or ChunkedConfig())
+    block_q, block_k = block_sizes(problem, config)
     B, T, S, N, _ = problem.sizes
     queries, keys = split(problem)
     if T <= FEW_QUERIES and config is None and block_k is None and not (rule is not None and "row" in rule.needs):
         return attend_key_splits(problem, rule, queries, keys, _split(S), with_stats=with_stats)
-    if T % block_q and queries.alive is None:  # so that the queries which make up the last block see no NaN either
-        queries = queries.replace(alive=jnp.ones((B, T), bool))
+    queries = hide_filling(queries, block_q)
     leaves, of_rule = jax.tree.flatten(rule)
     per_query = [broadcasts(jnp.shape(x), (B, T, N)) and jnp.ndim(x) > 1 and jnp.shape(x)[-2] == T > 1 for x in leaves]
 
@@ -81,13 +80,14 @@ def attend(problem, rule, *, with_output: bool, with_stats: bool, config: Chunke
 
 def refusal(problem, rule, config: ChunkedConfig | None) -> str | None:
     """Why this form cannot serve, or None."""
-    if rule is not None and "row" in rule.needs and _sizes(problem, None, config or ChunkedConfig())[1] is not None:
+    if rule is not None and "row" in rule.needs and block_sizes(problem, config)[1] is not None:
         return f"temperature: rule {type(rule).__name__} reads the whole row, which blocks of keys do not have"
     return None
 
 
-def _sizes(problem, rule, config: ChunkedConfig) -> tuple[int, int | None]:
+def block_sizes(problem, config: ChunkedConfig | None = None) -> tuple[int, int | None]:
     """(block_q, block_k), block_k None for whole rows."""
+    config = config or ChunkedConfig()
     B, T, S, N, _ = problem.sizes
     column = B * N * problem.stats_dtype.itemsize  # bytes of one query against one key
     block_q, block_k = config.block_q, config.block_k
