@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -74,16 +75,16 @@ def gradients(call, floats: dict, others: dict, output, rows: dict, d_output, d_
         rows["base"] = dbeta
         if reads_row and call.fused and perturbed["query"]:
             derivatives = _row_derivatives(call, rule, arrays, rows)
-    deferred = bracket(None, *derivatives, rows.get("mean"), _variance(rows)) if any_of(derivatives) else ()
-    dq_kernel = partial(query_gradient, form, call.backward, arrays=arrays)
+    deferred = bracket(None, *derivatives, rows.get("mean"), _variance(rows)) if derivatives != (None, None) else ()
+    dq_kernel = partial(query_gradient, form, call.kernels.backward, arrays=arrays)
 
     def with_plain(reads, g_entropy, g_variance):
         plain = bracket(d_lse, g_entropy, g_variance, rows.get("mean", jnp.zeros_like(rows["m"])), _variance(rows))
         named = rows | {f"c{n}": row for n, row in enumerate(plain)}
-        return _replace(reads, plain=len(plain) - 1 if plain else None), named
+        return replace(reads, plain=len(plain) - 1 if plain else None), named
 
     if deferred:
-        now, named = with_plain(_replace(reads, deferred=len(deferred) - 1), d_entropy, None)
+        now, named = with_plain(replace(reads, deferred=len(deferred) - 1), d_entropy, None)
         named |= {f"d{n}": row for n, row in enumerate(deferred)}
         done = dq_kernel(now, rows=named, with_dq=True)
         found["query"], dbeta = done["dq"], done["dbeta"]
@@ -95,29 +96,19 @@ def gradients(call, floats: dict, others: dict, output, rows: dict, d_output, d_
         found["leaves"], g_entropy, g_variance = _through_rule(call, rule, floats, arrays, rows, dbeta, d_entropy)
     now, named = with_plain(reads, g_entropy, g_variance)
     if perturbed["query"] and not deferred and (D is not None or now.plain is not None):
-        now_q = _replace(now, dbeta=reads.dbeta and not reads_row)
+        now_q = replace(now, dbeta=reads.dbeta and not reads_row)
         done = dq_kernel(now_q, rows=named, with_dq=True)
         found["query"] = done["dq"]
         if now_q.dbeta:
             found["leaves"], _, _ = _through_rule(call, rule, floats, arrays, rows, done["dbeta"], d_entropy)
     wants_keys = perturbed["key"] or (perturbed["value"] and d_output is not None)
     if wants_keys and (D is not None or now.plain is not None):
-        now_k = _replace(now, dbeta=False)
-        done = key_gradient(form, call.backward, now_k, arrays, named)
+        now_k = replace(now, dbeta=False)
+        done = key_gradient(form, call.kernels.backward, call.kernels.turned, now_k, arrays, named)
         found["key"], found["value"] = done["dk"], done.get("dv")
     if perturbed["bias"] is True:
         found["bias"] = _bias_gradient(call, floats, others, d_output, d_rows)
     return found
-
-
-def any_of(values) -> bool:
-    return any(value is not None for value in values)
-
-
-def _replace(reads: Reads, **changes) -> Reads:
-    import dataclasses
-
-    return dataclasses.replace(reads, **changes)
 
 
 def _variance(rows: dict):

@@ -1,4 +1,8 @@
-"""The grid of the kernel that owns a block of keys and walks over the queries of every head that reads them."""
+"""The grid of the kernel that owns a block of keys and walks over the queries of every head that reads them.
+
+A tile can lie on its side, keys down and queries across: then the sums over queries, dk and dv, are products of tiles
+as they are. Upright, a thread holds the numbers of fewer rows. `configs` says which GPU takes which.
+"""
 
 from __future__ import annotations
 
@@ -76,6 +80,7 @@ class Program(NamedTuple):
     parts: Sections
     key: jax.Array
     value: jax.Array | None
+    rows: int  # axis of a tile along which the queries run
 
     def visit(self, body, carry):
         """body(first query, carry, edge) over the blocks of queries that see the keys."""
@@ -103,7 +108,7 @@ class Program(NamedTuple):
         where = (pl.ds(first, tile.block_q), member)
         q = load_vectors(refs["query"], where, tile.block_q, form.width, exists)
         if not edge:
-            x, slope = logits(form, q, self.key, None)
+            x, slope = logits(form, q, self.key, None, rows=self.rows)
             return q, x, slope, None
         shape = (tile.block_q, tile.block_k)
         pairs = {}
@@ -122,12 +127,12 @@ class Program(NamedTuple):
             )
         mask, bias = pairs.get("mask"), pairs.get("bias")
         found = Pairs(self.offset + t, self.index, exists, self.exists, *segments, mask, bias)
-        seen = visible(form, found, shape)
-        x, slope = logits(form, q, self.key, bias)
+        seen = visible(form, found, rows=self.rows)
+        x, slope = logits(form, q, self.key, bias, rows=self.rows)
         return q, hide(x, seen), slope, seen
 
 
-def program(form: Form, tile: Tile, refs: dict) -> Program:
+def program(form: Form, tile: Tile, refs: dict, rows: int) -> Program:
     """Loads the block of keys and finds the range of queries that see it."""
     start = pl.program_id(0) * tile.block_k
     queries_end, keys_end = jnp.int32(form.queries), jnp.int32(form.keys)
@@ -156,4 +161,4 @@ def program(form: Form, tile: Tile, refs: dict) -> Program:
     value = None
     if "value" in refs:
         value = load_vectors(refs["value"], (slice(None),), tile.block_k, form.value_width, exists)
-    return Program(form, tile, refs, s, exists, offset, queries_end, parts, key, value)
+    return Program(form, tile, refs, s, exists, offset, queries_end, parts, key, value, rows)

@@ -149,13 +149,13 @@ class Program(NamedTuple):
             )
         mask, bias = pairs.get("mask"), pairs.get("bias")
         found = Pairs(self.standing, s, self.exists, exists, *segments, mask, bias)
-        return bias, visible(form, found, shape)
+        return bias, visible(form, found, rows=0)
 
     def logits(self, first, edge: bool):
         """(keys, logits with hidden ones at -inf, slope of the soft cap, which are seen) of a tile."""
         bias, seen = self.seen(first, edge)
         k = self.load_keys(first, self.keys(first, edge)[1])
-        x, slope = logits(self.form, self.query, k, bias)
+        x, slope = logits(self.form, self.query, k, bias, rows=0)
         return k, hide(x, seen), slope, seen
 
 

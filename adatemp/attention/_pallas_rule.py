@@ -6,17 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from adatemp._rule import RowStatistics, beta_of_rows
-from adatemp.attention._pallas_tiles import LN_2
+from adatemp.attention._pallas_tiles import EMPTY, LN_2
+from adatemp.attention._rows import HOW
 
 # Arithmetic on one row at a time that Triton has. A rule made of anything else runs outside, where XLA has all of it.
 _SIMPLE = set(
     "abs add and broadcast_in_dim clamp convert_element_type copy custom_jvp_call div eq exp exp2 expm1 ge gt "
     "integer_pow jit le log log1p logistic lt max min mul ne neg not or pjit pow rsqrt select_n sign sqrt square "
     "stop_gradient sub tanh".split()
-)
-_HOW = (
-    "the rows are [batch, queries, heads]; shape its parameters so, a value a head as [heads] and a value a sequence as "
-    "[batch, 1, 1]"
 )
 _ROWS = 16
 
@@ -51,11 +48,8 @@ def _is_simple(jaxpr) -> bool:
     for equation in jaxpr.eqns:
         if equation.primitive.name not in _SIMPLE:
             return False
-        for inner in jax.core.jaxprs_in_params(equation.params) if hasattr(jax.core, "jaxprs_in_params") else ():
-            if not _is_simple(inner):
-                return False
         for value in equation.params.values():
-            inner = getattr(value, "jaxpr", None)
+            inner = getattr(value, "jaxpr", None)  # of a jit, or of a function with a derivative of its own
             if inner is not None and not _is_simple(inner):
                 return False
     return True
@@ -74,7 +68,7 @@ def readable(call, arrays: dict, rows: dict, needs) -> dict:
     known = {}
     if "entropy" in needs:
         entropy = LN_2 * (rows["log_l"] - rows["mean"])
-        known["entropy"] = jnp.where((rows["log_l"] >= 1e29) | (entropy < 0), 0.0, entropy)
+        known["entropy"] = jnp.where((rows["log_l"] >= EMPTY) | (entropy < 0), 0.0, entropy)
     if "variance" in needs:
         known["variance"] = rows["variance"] * LN_2**2
     if "count" in needs:
@@ -98,7 +92,7 @@ def _positions(call, arrays: dict):
 def beta_public(call, rule, known: dict):
     """beta [B, T, N] of a rule from what it may read."""
     form = call.form
-    return beta_of_rows(rule, known, (form.batch, form.queries, form.heads), jnp.float32, _HOW)
+    return beta_of_rows(rule, known, (form.batch, form.queries, form.heads), jnp.float32, HOW)
 
 
 def beta_outside(call, rule, arrays: dict, rows: dict):

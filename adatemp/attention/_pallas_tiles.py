@@ -176,9 +176,16 @@ class Pairs(NamedTuple):
     bias: jax.Array | None
 
 
-def visible(form: Form, pairs: Pairs, shape: tuple[int, int]):
-    """[block_q, block_k]: which keys take part in which rows."""
-    i, s = pairs.standing[:, None], pairs.index[None, :]
+def along(vector, axis: int):
+    """A vector as a column (axis 0) or a row (axis 1) of a tile."""
+    return vector[:, None] if axis == 0 else vector[None, :]
+
+
+def visible(form: Form, pairs: Pairs, rows: int):
+    """Which keys take part in which rows; the queries run along axis `rows` of the tile."""
+    i, s = along(pairs.standing, rows), along(pairs.index, 1 - rows)
+    shape = jnp.broadcast_shapes(i.shape, s.shape)
+    turned = (lambda tile: tile) if rows == 0 else jnp.transpose
     conditions = []
     if form.is_causal:
         conditions.append(s <= i)
@@ -186,15 +193,16 @@ def visible(form: Form, pairs: Pairs, shape: tuple[int, int]):
         before, after = form.window
         conditions += [s >= i - before, s <= i + after]
     if pairs.exists_q is not None:
-        conditions.append(pairs.exists_q[:, None])
+        conditions.append(along(pairs.exists_q, rows))
     if pairs.exists_k is not None:
-        conditions.append(pairs.exists_k[None, :])
+        conditions.append(along(pairs.exists_k, 1 - rows))
     if pairs.segments_q is not None:
-        conditions.append(pairs.segments_q[:, None] == pairs.segments_k[None, :])
+        conditions.append(along(pairs.segments_q, rows) == along(pairs.segments_k, 1 - rows))
     if pairs.mask is not None:
-        conditions.append(pairs.mask if pairs.mask.dtype == jnp.bool_ else pairs.mask != 0)
+        mask = turned(pairs.mask)
+        conditions.append(mask if mask.dtype == jnp.bool_ else mask != 0)
     if pairs.bias is not None:
-        conditions.append(pairs.bias != -jnp.inf)
+        conditions.append(turned(pairs.bias) != -jnp.inf)
     seen = jnp.ones(shape, jnp.bool_)
     for condition in conditions:
         seen = seen & jnp.broadcast_to(condition, shape)
@@ -208,16 +216,18 @@ def dot(form: Form, a, b, contract: tuple[int, int] = (1, 0)):
     )
 
 
-def logits(form: Form, q, k, bias):
-    """Logits of a tile, direct or in nats, and the derivative of the soft cap (None without)."""
-    x = dot(form, q, k, (1, 1))
+def logits(form: Form, q, k, bias, rows: int):
+    """Logits of a tile, direct or in nats, queries along axis `rows`, and the slope of the soft cap (None without)."""
+    x = dot(form, q, k, (1, 1)) if rows == 0 else dot(form, k, q, (1, 1))
     if form.direct:
         return x, None
     x, slope = x * form.scale, None
     if form.soft_cap is not None:
         tanh = jnp.tanh(x / form.soft_cap)
         x, slope = form.soft_cap * tanh, 1.0 - tanh * tanh
-    return (x if bias is None else x + bias.astype(jnp.float32)), slope
+    if bias is not None:
+        x = x + (bias if rows == 0 else jnp.transpose(bias)).astype(jnp.float32)
+    return x, slope
 
 
 def hide(x, seen):
@@ -238,14 +248,24 @@ def difference(form: Form, m, m_new):
 
 
 def shifted(form: Form, x, m, seen):
-    """t = log2(e) (z - m). A selection cuts it and not a maximum, which on a GPU drops a NaN."""
-    t = x * (form.scale * LOG2_E) - m[:, None] if form.direct else (x - m[:, None]) * LOG2_E
+    """t = log2(e) (z - m), m given along its axis. A selection cuts it: on a GPU a maximum would drop a NaN."""
+    t = x * (form.scale * LOG2_E) - m if form.direct else (x - m) * LOG2_E
     return t if seen is None else jnp.where(t < LOWEST_DIFFERENCE, LOWEST_DIFFERENCE, t)
+
+
+def is_finite(tile):
+    """Which numbers of a tile are finite: those whose exponent has a bit that is 0. Without widening them."""
+    exponent, integer = {
+        jnp.dtype(jnp.float16): (0x7C00, jnp.int16),
+        jnp.dtype(jnp.bfloat16): (0x7F80, jnp.int16),
+        jnp.dtype(jnp.float32): (0x7F800000, jnp.int32),
+    }[jnp.dtype(tile.dtype)]
+    return (lax.bitcast_convert_type(tile, integer) & exponent) != exponent
 
 
 def finite(tile):
     """A tile with 0 for what is not finite, so that a weight of 0 hides it in a product."""
-    return jnp.where(jnp.abs(tile.astype(jnp.float32)) < jnp.inf, tile, jnp.zeros_like(tile))
+    return jnp.where(is_finite(tile), tile, jnp.zeros_like(tile))
 
 
 class Sections(NamedTuple):

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from adatemp._attention_stats import AttentionStats
 from adatemp.attention import _pallas_rule as in_kernel
 from adatemp.attention._pallas_gradient import gradients
-from adatemp.attention._pallas_tiles import EMPTY, LN_2, LOG2_E, Form, Tile
+from adatemp.attention._pallas_tiles import EMPTY, LN_2, LOG2_E, Form
 from adatemp.attention._problem import Problem
-from adatemp.attention.configs import PallasConfig, products_precision, refusal_of_sizes, tiles
+from adatemp.attention.configs import Kernels, PallasConfig, products_precision, refusal_of_sizes, tiles
 from adatemp.attention.pallas_forward import Plan, forward
 
 _OPTIONAL = (
@@ -39,7 +39,7 @@ class Call:
 
     Attributes:
         form: Of the kernels.
-        forward, backward: Tiles.
+        kernels: Tiles.
         rule: Structure of the rule; None for plain softmax.
         fused: Whether the rule runs inside the kernel.
         with_output, with_stats: What is returned.
@@ -47,8 +47,7 @@ class Call:
     """
 
     form: Form
-    forward: Tile
-    backward: Tile
+    kernels: Kernels
     rule: jax.tree_util.PyTreeDef | None
     fused: bool
     with_output: bool
@@ -88,6 +87,9 @@ def refusal(problem: Problem, rule, config: PallasConfig | None, compute_capabil
         rule: Its rule or None.
         config: Its config or None.
         compute_capabilities: Of every visible device; 0 for what is not a CUDA device.
+
+    Raises:
+        ValueError: The config's tiles do not fit the GPU's shared memory.
     """
     config = config or PallasConfig()
     if not config.interpret:
@@ -99,7 +101,14 @@ def refusal(problem: Problem, rule, config: PallasConfig | None, compute_capabil
                 f"compute capability {lowest}: Triton needs 8.0 (Ampere) or newer, and a T4 has 7.5; "
                 "implementation='chunked' runs everywhere"
             )
-    return _refusal(problem, rule)
+        capability = lowest
+    else:
+        capability = None
+    reason = _refusal(problem, rule)
+    if reason is None:
+        value_width = 0 if problem.value is None else problem.value.shape[-1]
+        tiles(config, problem.query.dtype, problem.query.shape[-1], value_width, capability)  # or a ValueError
+    return reason
 
 
 def _refusal(problem: Problem, rule) -> str | None:
@@ -132,13 +141,12 @@ def _call(problem: Problem, rule, with_output: bool, with_stats: bool, config: P
         compensated=config.compensated,
         interpret=config.interpret,
     )
-    forward_tile, backward_tile = tiles(config, problem.query.dtype, form.width, value_width)
+    kernels = tiles(config, problem.query.dtype, form.width, value_width)
     leaves, structure = jax.tree.flatten(rule)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     call = Call(
         form=form,
-        forward=forward_tile,
-        backward=backward_tile,
+        kernels=kernels,
         rule=None if rule is None else structure,
         fused=rule is not None and in_kernel.fits(rule, N),
         with_output=with_output,
@@ -202,7 +210,7 @@ def public(call: Call, rows: dict):
 
 def _forward(call: Call, floats: dict, others: dict, saved: bool):
     """(output, rows): the kernels that the call takes. `saved`: whether the backward pass needs the rows."""
-    form, tile, arrays = call.form, call.forward, floats | others
+    form, tile, arrays = call.form, call.kernels.forward, floats | others
     run = partial(forward, form, tile)
     state = ("m", "log_l", "mean")
     if call.rule is None:
@@ -240,7 +248,7 @@ def _forward(call: Call, floats: dict, others: dict, saved: bool):
 
 def _count(call: Call, arrays: dict) -> dict:
     """Keys of each row, for the derivative of a rule that reads them."""
-    return forward(call.form, call.forward, Plan(rows=("count",), count=True), arrays, {}, None)
+    return forward(call.form, call.kernels.forward, Plan(rows=("count",), count=True), arrays, {}, None)
 
 
 def _with_sink(form: Form, rows: dict, arrays: dict):

@@ -36,6 +36,7 @@ from adatemp.attention._pallas_tiles import (
     LN_2,
     Form,
     Tile,
+    along,
     dot,
     finite,
     load,
@@ -93,11 +94,6 @@ def bracket(d_lse, g_entropy, g_variance, mean, variance):
     return tuple(rows)
 
 
-def _polynomial(refs: dict, name: str, order: int, where, shape: int, exists):
-    """The rows of a bracket, to be evaluated in a tile."""
-    return [load(refs[f"{name}{n}"].at[where], (shape,), exists)[:, None] for n in range(order + 1)]
-
-
 def _evaluate(coefficients, t):
     value = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
@@ -106,18 +102,18 @@ def _evaluate(coefficients, t):
 
 
 class _Rows:
-    """The rows of a block of queries that the backward pass reads, loaded as columns."""
+    """The rows of a block of queries that the backward pass reads, laid along an axis of the tile."""
 
-    def __init__(self, refs: dict, reads: Reads, where, length: int, exists):
-        one = lambda name: load(refs[name].at[where], (length,), exists)  # noqa: E731
+    def __init__(self, refs: dict, reads: Reads, where, length: int, exists, axis: int):
+        one = lambda name: along(load(refs[name].at[where], (length,), exists), axis)  # noqa: E731
+        polynomial = lambda name, order: None if order is None else [one(f"{name}{n}") for n in range(order + 1)]  # noqa: E731
         self.m = one("m")
-        self.beta = one("beta")[:, None] if reads.beta else None
-        self.log_total = one("log_total")[:, None] if reads.tempered else None
-        self.log_l = one("log_l")[:, None] if "log_l" in refs else None
-        self.D = one("D")[:, None] if reads.tempered else None
-        polynomial = partial(_polynomial, refs, where=where, shape=length, exists=exists)
-        self.plain = None if reads.plain is None else polynomial("c", reads.plain)
-        self.deferred = None if reads.deferred is None else polynomial("d", reads.deferred)
+        self.beta = one("beta") if reads.beta else None
+        self.log_total = one("log_total") if reads.tempered else None
+        self.log_l = one("log_l") if "log_l" in refs else None
+        self.D = one("D") if reads.tempered else None
+        self.plain = polynomial("c", reads.plain)
+        self.deferred = polynomial("d", reads.deferred)
 
 
 def _gradients(form: Form, reads: Reads, rows: _Rows, x, slope, seen, dp):
@@ -217,7 +213,7 @@ def _query_kernel(*references, form: Form, tile: Tile, reads: Reads, with_dq: bo
     refs = dict(zip(names, references))
     program = query_grid.program(form, tile, refs)
     exists = program.exists
-    rows = _Rows(refs, reads, slice(None), tile.block_q, exists)
+    rows = _Rows(refs, reads, slice(None), tile.block_q, exists, axis=0)
     d_output = None
     if reads.output:
         d_output = load_vectors(refs["d_output"], (slice(None),), tile.block_q, form.value_width, exists)
@@ -255,8 +251,8 @@ def _query_kernel(*references, form: Form, tile: Tile, reads: Reads, with_dq: bo
         program.store_vectors(refs["dq_out"], form.scale * dq, form.width)
 
 
-def key_gradient(form: Form, tile: Tile, reads: Reads, arrays: dict, rows: dict) -> dict:
-    """Runs the dk and dv kernel; arguments as for `query_gradient`.
+def key_gradient(form: Form, tile: Tile, turned: bool, reads: Reads, arrays: dict, rows: dict) -> dict:
+    """Runs the dk and dv kernel; arguments as for `query_gradient`, and `turned`: whether tiles lie on their side.
 
     Returns:
         "dk" [B, S, K, H] and, where the output has a cotangent, "dv" [B, S, K, V], summed in float32 over the query
@@ -272,7 +268,7 @@ def key_gradient(form: Form, tile: Tile, reads: Reads, arrays: dict, rows: dict)
         specs.append(pl.BlockSpec((None, tile.block_k, None, form.value_padded), lambda j, h, b: (b, j, h, 0)))
     names = (*found.names, *(f"{name}_out" for name in outputs))
     call = pl.pallas_call(
-        partial(_key_kernel, form=form, tile=tile, reads=reads, names=names),
+        partial(_key_kernel, form=form, tile=tile, turned=turned, reads=reads, names=names),
         out_shape=tuple(outputs.values()),
         grid=key_grid.grid(form, tile),
         in_specs=found.specs,
@@ -285,28 +281,31 @@ def key_gradient(form: Form, tile: Tile, reads: Reads, arrays: dict, rows: dict)
         return dict(zip(outputs, call(*found.arrays)))
 
 
-def _key_kernel(*references, form: Form, tile: Tile, reads: Reads, names: tuple[str, ...]):
+def _key_kernel(*references, form: Form, tile: Tile, turned: bool, reads: Reads, names: tuple[str, ...]):
     refs = dict(zip(names, references))
-    program = key_grid.program(form, tile, refs)
+    rows_axis = 1 if turned else 0
+    contract = (rows_axis, 0)  # over the queries
+    program = key_grid.program(form, tile, refs, rows_axis)
 
     def head(member, carry):
         def body(first, carry, edge):
             dk, dv = carry
             exists = program.queries(first, edge)[1]
             q, x, slope, seen = program.logits(member, first, edge)
-            rows = _Rows(refs, reads, (member, pl.ds(first, tile.block_q)), tile.block_q, exists)
+            rows = _Rows(refs, reads, (member, pl.ds(first, tile.block_q)), tile.block_q, exists, axis=rows_axis)
             dp = None
             if reads.output:
                 where = (pl.ds(first, tile.block_q), member)
                 d_output = load_vectors(refs["d_output"], where, tile.block_q, form.value_width, exists)
-                dp = dot(form, d_output, program.value, (1, 1))
+                left, right = (program.value, d_output) if turned else (d_output, program.value)
+                dp = dot(form, left, right, (1, 1))
             _, a, _, dz, _ = _gradients(form, reads, rows, x, slope, seen, dp)
             if reads.output:
                 d_output = d_output if seen is None else finite(d_output)
-                dv = dv + dot(form, a.astype(d_output.dtype), d_output, (0, 0))
+                dv = dv + dot(form, a.astype(d_output.dtype), d_output, contract)
             if dz is not None:
                 q = q if seen is None else finite(q)
-                dk = dk + dot(form, dz.astype(q.dtype), q, (0, 0))
+                dk = dk + dot(form, dz.astype(q.dtype), q, contract)
             return dk, dv
 
         return program.visit(body, carry)
@@ -314,7 +313,7 @@ def _key_kernel(*references, form: Form, tile: Tile, reads: Reads, names: tuple[
     dk = jnp.zeros((tile.block_k, form.padded), jnp.float32)
     dv = jnp.zeros((tile.block_k, form.value_padded), jnp.float32) if reads.output else None
     carry = (dk, dv)
-    carry = head(0, carry) if form.group == 1 else lax.fori_loop(0, form.group, head, carry)
+    carry = head(jnp.int32(0), carry) if form.group == 1 else lax.fori_loop(0, form.group, head, carry)
     gradients = dict(zip(("dk", "dv"), carry))
     widths = {"dk": (form.width, form.padded), "dv": (form.value_width, form.value_padded)}
     start = pl.program_id(0) * tile.block_k

@@ -41,6 +41,7 @@ from adatemp.attention._pallas_tiles import (
     difference,
     dot,
     finite,
+    is_finite,
     largest,
     load,
     shifted,
@@ -177,7 +178,7 @@ def _update(program: query_grid.Program, state: State, x, seen, beta=None):
     form = program.form
     m = jnp.maximum(state.m, largest(form, x))
     d = difference(form, state.m, m)
-    t = shifted(form, x, m, seen)
+    t = shifted(form, x, m[:, None], seen)
     if beta is not None:
         d, t = beta * d, beta[:, None] * t
     shrink, e = jnp.exp2(d), jnp.exp2(t)
@@ -268,9 +269,8 @@ def _weighted_values(program: query_grid.Program, first, e, seen):
     """e times the values of a tile. A value that is not finite reaches the rows that see it and no other."""
     v = program.load_values(first, program.keys(first, seen is not None)[1])
     if seen is not None:
-        clean = finite(v)
-        bad = jnp.max((v.astype(jnp.float32) != clean.astype(jnp.float32)).astype(jnp.float32), 1) > 0
-        v, e = clean, jnp.where(seen & bad[None, :], jnp.nan, e)
+        bad = jnp.max((~is_finite(v)).astype(jnp.int32), 1) > 0
+        v, e = finite(v), jnp.where(seen & bad[None, :], jnp.nan, e)
     return dot(program.form, e.astype(v.dtype), v)
 
 
@@ -281,7 +281,7 @@ def _fixed(program: query_grid.Program, plan: Plan, rows: dict, beta):
     def body(first, carry, edge):
         accumulated, total, error = carry
         _, x, _, seen = program.logits(first, edge)
-        t = shifted(form, x, rows["m"], seen)
+        t = shifted(form, x, rows["m"][:, None], seen)
         e = jnp.exp2(t if beta is None else beta[:, None] * t)
         total, error = add(total, error, jnp.sum(e, 1), form.compensated)
         if accumulated is not None:
