@@ -70,6 +70,41 @@ def test_failed_run_is_an_error_and_no_verdict():
         scoreboard.judge(50.0, [*RUNS, math.nan])
 
 
+ATTACK = {
+    "quantity": "entropy",
+    "bound": "exact",
+    "rows": 60_000,
+    "ascents": 300,
+    "random": -0.5,
+    "ascent": -3.25e-7,
+    "two_levels": 2e-16,
+    "furthest": -0.0123,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({}, scoreboard.REPRODUCED),
+        ({"ascent": 2e-12}, scoreboard.NOT),
+        ({"random": 0.1}, scoreboard.NOT),
+        ({"two_levels": math.nan, "random": math.nan, "ascent": math.nan}, scoreboard.NOT),
+        ({"rows": 999}, scoreboard.NOT_TRIED),
+        ({"ascents": 99}, scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_a_bound_follows_from_the_worst_row_of_the_attack(changed, word):
+    assert scoreboard.judge_bound(ATTACK | changed) == word
+
+
+def test_row_of_a_bound_says_what_was_tried_and_how_near_it_came():
+    said, where, *numbers, word = scoreboard.bound_row(ATTACK)
+    assert said.startswith("H ≥ log n") and where == "ours" and word == scoreboard.REPRODUCED
+    assert numbers == ["60,000", "300", "0", "0.012"]
+    assert scoreboard.bound_row(ATTACK | {"two_levels": -0.5, "ascent": -3.2e-7})[4:6] == ["3.2 × 10⁻⁷", "0.012"]
+    assert scoreboard.bound_row(ATTACK | {"furthest": -11.3})[5] == "11"
+
+
 @pytest.mark.parametrize(
     ("words", "word"),
     [

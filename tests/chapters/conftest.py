@@ -53,3 +53,8 @@ def chapter10() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def chapter11() -> SimpleNamespace:
     return functions_of("11_pallas_kernel")
+
+
+@pytest.fixture(scope="session")
+def chapter03() -> SimpleNamespace:
+    return functions_of("03_dispersion")
