@@ -229,9 +229,9 @@ def _order(level, rng):
 
 def _lengths(level, rng):
     # The first sequence of the batch has no queries, or no keys.
-    lengths = {"query_seq_lengths": np.array([0, 11]), "key_value_seq_lengths": np.array([0, 23])}
+    lengths = {"query_seq_lengths": np.array([0, 17]), "key_value_seq_lengths": np.array([0, 31])}
     if level == "both":
-        return {"query_seq_lengths": np.array([T - 2, 11]), "key_value_seq_lengths": np.array([S, 23])}
+        return {"query_seq_lengths": np.array([17, 11]), "key_value_seq_lengths": np.array([S, 23])}
     return {name: array for name, array in lengths.items() if name.startswith(level)}
 
 
@@ -257,7 +257,7 @@ _OPTIONS = {
     "offset": lambda level, rng: {"query_offset": 7 if level == "one" else np.array([18, 3])},
     "lengths": _lengths,
     "segments": lambda level, rng: {
-        "segment_ids": (np.sort(rng.integers(0, 2, (B, T))), np.sort(rng.integers(0, 2, (B, S))))
+        "segment_ids": (3 * (np.arange(T) >= [[9], [4]]), 3 * (np.arange(S) >= [[14], [6]]))
     },
     "bias": _bias,
     "mask": _mask,

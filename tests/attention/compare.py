@@ -103,7 +103,7 @@ def assert_statistics(got, want, gates=GATES):
         a, b = getattr(got, name), getattr(want, name)
         dead = np.isneginf(want.lse)
         np.testing.assert_array_equal(a[dead], b[dead], err_msg=name)
-        scale = 1 + np.abs(b[~dead]) if name.startswith("lse") else 1
+        scale = {"entropy": 1, "beta": np.maximum(1, b[~dead])}.get(name, 1 + np.abs(b[~dead]))
         assert np.max(np.abs(a[~dead] - b[~dead]) / scale, initial=0) <= gates[name], name
 
 
