@@ -51,7 +51,7 @@ _GROWING = Mistake(
     "More items seem to need a stronger push; for a single item against the rest this is so.",
     "Both halves grow. What does the ratio of their sums depend on?",
     # The mass of the first half rises with n, to 1.
-    seen=lambda got: (np.diff(got.reshape(-1, len(_SIZES))) >= 0).all() and (got[3::4] > 0.9999).all(),
+    seen=lambda got: (np.diff(got.reshape(-1, len(_SIZES))) > -1e-9).all() and (got[3::4] > 0.9999).all(),
 )
 
 
