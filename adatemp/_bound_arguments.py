@@ -27,6 +27,17 @@ def prepare(size: Any, spread: Any, temperature: Any) -> tuple[Any, Any, Any]:
     return xp, size, xp.minimum(ratio, np.finfo(dtype).max)
 
 
+def floats(*values: Any) -> tuple[Any, ...]:
+    """(array module, values): NumPy and float64 when none is a JAX array, else JAX and float32 at least.
+
+    None stays None.
+    """
+    traced = [value for value in values if isinstance(value, jax.Array)]
+    xp = jnp if traced else np
+    dtype = jnp.promote_types(jnp.result_type(*traced), jnp.float32) if traced else np.float64
+    return xp, *(None if value is None else xp.asarray(value, dtype) for value in values)
+
+
 def require_size(n: Any) -> None:
     """Raises ValueError unless every n is at least 1."""
     _require("n", n, lambda v: v >= 1, "at least 1: count the keys that a query sees")
@@ -48,9 +59,19 @@ def require_scale(spread: Any, temperature: Any) -> None:
     )
 
 
-def require_weight(epsilon: Any) -> None:
+def require_weight(epsilon: Any, name: str = "epsilon") -> None:
     """Raises ValueError unless every epsilon is a weight strictly between 0 and 1."""
-    _require("epsilon", epsilon, lambda v: (v > 0) & (v < 1), "a weight in the open interval (0, 1)")
+    _require(name, epsilon, lambda v: (v > 0) & (v < 1), "a weight in the open interval (0, 1)")
+
+
+def require_not_negative(name: str, value: Any, meaning: str) -> None:
+    """Raises ValueError unless every value is finite and at least 0; `meaning` says what to pass."""
+    _require(name, value, lambda v: (v >= 0) & (v < np.inf), f"finite and not negative: pass {meaning}")
+
+
+def require_positive(name: str, value: Any, meaning: str) -> None:
+    """Raises ValueError unless every value is finite and above 0; `meaning` says what to pass."""
+    _require(name, value, lambda v: (v > 0) & (v < np.inf), f"positive and finite: pass {meaning}")
 
 
 def _require(name: str, value: Any, holds: Callable[[np.ndarray], np.ndarray], allowed: str) -> None:

@@ -2,6 +2,10 @@
 
 Throughout, n logits lie within a spread δ = max − min, θ is the temperature and s = δ/θ. Nothing else enters a bound.
 Python numbers and NumPy arrays give float64 results; JAX arrays give traceable ones in their own precision.
+
+What follows from the bounds, and where a spread comes from, is built in `adatemp._dispersion` and named here: the
+inverse of the entropy floor, read-outs and their margins, number formats and collisions, spectral bounds and radii,
+the spread of real attention, ALiBi, and repeated uniform causal attention.
 """
 
 from __future__ import annotations
@@ -12,6 +16,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from adatemp._bound_arguments import prepare, require_scale, require_size
+from adatemp._dispersion.alibi import alibi_ceiling, alibi_floor
+from adatemp._dispersion.cesaro import cesaro_closed_form, cesaro_power, cesaro_weights, layers_until_first
+from adatemp._dispersion.collisions import (
+    collision_size_accumulator,
+    collision_size_int8,
+    collision_size_output,
+    collision_size_weights,
+)
+from adatemp._dispersion.floor_inverse import log_size_for_entropy_above, spread_for_entropy
+from adatemp._dispersion.measured import attention_spread
+from adatemp._dispersion.number_formats import NumberFormat, half_spacing, number_format, underflow_spread
+from adatemp._dispersion.radius import (
+    activation_radius,
+    affine_radius,
+    attention_radius,
+    gated_mlp_radius,
+    layer_norm_radius,
+    mlp_radius,
+    residual_radius,
+    rms_norm_radius,
+)
+from adatemp._dispersion.read_out import certified_size, log_certified_size, margin, mlp_lipschitz
+from adatemp._dispersion.spectral import (
+    diameter,
+    least_spectral_product,
+    qk_norm_ceiling,
+    score_norm,
+    spread_bound_keys,
+    spread_bound_norms,
+    spread_bound_tight,
+)
 from adatemp._exact_size import log_size_for_weight_below, size_for_weight_below
 from adatemp._extremal_rows import entropy_extremal_row, lower_extremal_row, peak_normaliser, upper_extremal_row
 
@@ -30,6 +65,48 @@ __all__ = [
     "entropy_extremal_row",
     "size_for_weight_below",
     "log_size_for_weight_below",
+    # the floor read backwards
+    "spread_for_entropy",
+    "log_size_for_entropy_above",
+    # read-outs
+    "margin",
+    "mlp_lipschitz",
+    "certified_size",
+    "log_certified_size",
+    # number formats
+    "NumberFormat",
+    "number_format",
+    "half_spacing",
+    "underflow_spread",
+    "collision_size_output",
+    "collision_size_weights",
+    "collision_size_accumulator",
+    "collision_size_int8",
+    # where a spread comes from
+    "attention_spread",
+    "spread_bound_norms",
+    "spread_bound_tight",
+    "spread_bound_keys",
+    "score_norm",
+    "diameter",
+    "qk_norm_ceiling",
+    "least_spectral_product",
+    # radii
+    "layer_norm_radius",
+    "rms_norm_radius",
+    "affine_radius",
+    "activation_radius",
+    "mlp_radius",
+    "gated_mlp_radius",
+    "attention_radius",
+    "residual_radius",
+    # positions and depth
+    "alibi_floor",
+    "alibi_ceiling",
+    "cesaro_power",
+    "cesaro_closed_form",
+    "cesaro_weights",
+    "layers_until_first",
 ]
 
 

@@ -1,0 +1,1 @@
+"""What `adatemp.dispersion` offers beyond the bounds on weights and entropies, one idea a module."""
