@@ -35,10 +35,11 @@ def ex4(attack: Callable[..., Any]) -> Report:
         The report. Mistakes it names: δ measured after the temperature; rows that leave the spread; rounding reported
         as a violation; a row that breaks nothing; random search only; a search that stops at some of the claims.
     """
-    return examine(attack, "03.4 Break my bound", _SIGNATURE, _stages(), picture=_draw)
+    answers = functools.cache(_answers)  # the stages and the picture look at one run of the attack
+    picture = functools.partial(_draw, answers)
+    return examine(attack, "03.4 Break my bound", _SIGNATURE, _stages(answers), picture=picture)
 
 
-@functools.lru_cache(maxsize=2)
 def _answers(attack: Callable[..., Any]) -> Answers:
     found: Answers = {}
     for claim in claims():
@@ -48,19 +49,19 @@ def _answers(attack: Callable[..., Any]) -> Answers:
     return found
 
 
-def _stages() -> tuple[Stage, ...]:
+def _stages(answers: Callable[..., Answers]) -> tuple[Stage, ...]:
     given = f"the six claims at n = {_N}, with δ = 1.5, θ = 0.5 and with δ = 5, θ = 2"
     return (
         Stage(
             "a row of n logits, or None",
-            _answers,
+            answers,
             given=given,
             accept=lambda found: all(row is None or row.shape == (_N,) for row in found.values()),
             look="Return one array of shape [n], or None where no row was found.",
         ),
         Stage(
             "the rows keep the spread",
-            lambda attack: _rows(_answers(attack)),
+            lambda attack: _rows(answers(attack)),
             given=given,
             accept=lambda rows: all(np.ptp(row) <= spread * (1 + 1e-5) for (_, spread, _), row in rows),
             mistakes=(
@@ -85,7 +86,7 @@ def _stages() -> tuple[Stage, ...]:
         ),
         Stage(
             "what is reported as broken is broken, in float64",
-            lambda attack: [(name, _excess(name, *rest)) for name, *rest in _reported(_answers(attack))],
+            lambda attack: [(name, _excess(name, *rest)) for name, *rest in _reported(answers(attack))],
             given=given,
             accept=lambda reported: all(value > _CLEAR for _, value in reported),
             mistakes=(
@@ -108,7 +109,7 @@ def _stages() -> tuple[Stage, ...]:
         ),
         Stage(
             "the two false claims are broken",
-            lambda attack: {name for (name, *_), _ in _rows(_answers(attack))},
+            lambda attack: {name for (name, *_), _ in _rows(answers(attack))},
             given=given,
             accept=lambda broken: broken == set(_FALSE),
             mistakes=(
@@ -133,7 +134,7 @@ def _stages() -> tuple[Stage, ...]:
         ),
         Stage(
             "at both pairs of spread and temperature",
-            lambda attack: {key for key, _ in _rows(_answers(attack))},
+            lambda attack: {key for key, _ in _rows(answers(attack))},
             given=given,
             accept=lambda keys: keys == {(name, *case) for name in _FALSE for case in _CASES},
             look="A claim was broken at one pair only. Does the length of your steps fit the spread?",
@@ -157,13 +158,13 @@ def _excess(name: str, row: np.ndarray, spread: float, temperature: float) -> fl
     return float(next(claim for claim in claims() if claim.name == name).excess(row, spread, temperature))
 
 
-def _draw(attack: Callable[..., Any]) -> Any:
+def _draw(answers: Callable[..., Answers], attack: Callable[..., Any]) -> Any:
     """The rows that came back, sorted."""
     from adatemp import plotting
 
     figure, axes = plotting.figure()
     words = []
-    for name, row, spread, temperature in _reported(_answers(attack)):
+    for name, row, spread, temperature in _reported(answers(attack)):
         value = _excess(name, row, spread, temperature)
         axes.plot(np.sort(row)[::-1] / spread, label=f"{name}, δ = {spread:g}, θ = {temperature:g}")
         words.append(f"{name} by {value:.3f}")
