@@ -141,6 +141,30 @@ def _gap(distance: float) -> str:
     return f"{distance / 10.0**exponent:.1f} × 10{power}".replace("-", "−")
 
 
+CLAIMED_TOKENS = 131_072
+FEWEST_SHAPES, NATS, SHARE = 10, 1e-3, 0.01
+
+
+def judge_stream(run: Mapping[str, Any]) -> str:
+    """The verdict on the claim that one stream over the keys gives the entropy, in memory that grows like n at most.
+
+    Two parts. The entropy: every row of the run is within a thousandth of a nat of float64. The memory: at the size of
+    which the authors report it is at most a hundredth of what all logits take, and it has not grown faster than the
+    number of tokens. Reproduced: both. Partly: one. With fewer than ten shapes of row, or shorter ones, no verdict.
+
+    Args:
+      run: the data of the stored result streaming; its module in tools/stored_results says what it holds.
+    """
+    fewest, most = (str(n) for n in (min(run["tokens"]), max(run["tokens"])))
+    if len(run["rows"]) < FEWEST_SHAPES or min(run["keys"], int(most)) < CLAIMED_TOKENS:
+        return NOT_TRIED
+    memory = {row["way"]: row["bytes"] for row in run["memory"]}
+    stream, dense = memory["one stream"], memory["all logits"]
+    exact = all(abs(row["error"]) <= NATS for row in run["rows"])
+    small = stream[most] <= SHARE * dense[most] and stream[most] * int(fewest) <= stream[fewest] * int(most)
+    return (NOT, PARTLY, REPRODUCED)[exact + small]
+
+
 def overall(words: Sequence[str]) -> str:
     """One verdict for a claim that has several parts.
 
@@ -171,7 +195,6 @@ UNTRIED = {
         Claim("Dispersion makes some reasoning fail.", "Corollary B.1", "6"),
         Claim("A lower temperature gives a lower entropy.", "Proposition 3.2", "8"),
         Claim("Adaptive temperature raises accuracy on larger sets with no parameter changed.", "Table 1", "8"),
-        Claim("The entropy can be computed in one stream over the keys.", "Appendix F", "10"),
         Claim("Adaptive temperature helps a Gemma model fine-tuned on CLRS-Text.", "CLRS-Text experiments", "16"),
     ),
     "active-dormant attention heads": (

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from adatemp import runtime
 from tools.code_hash import ROOT, code_hash, depends_on
 
-NAMES = ("recipes", "table1", "head", "added_items", "dispersion_bounds", "streaming")  # in the order of what needs what
+# In the order of what needs what.
+NAMES = ("recipes", "table1", "head", "added_items", "dispersion_bounds", "streaming")
 STORED = ROOT / "book" / "results"
 CELLS = ROOT / "_build" / "results"
 DIGITS = 5

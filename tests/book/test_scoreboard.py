@@ -105,6 +105,38 @@ def test_row_of_a_bound_says_what_was_tried_and_how_near_it_came():
     assert scoreboard.bound_row(ATTACK | {"furthest": -11.3})[5] == "11"
 
 
+STREAM = {
+    "keys": 131_072,
+    "rows": [{"error": 1e-4 * (-1) ** i} for i in range(10)],
+    "tokens": [2_048, 131_072],
+    "memory": [
+        {"way": "all logits", "bytes": {"2048": 30_000_000, "131072": 140_000_000_000}},
+        {"way": "one stream", "bytes": {"2048": 200_000, "131072": 12_800_000}},
+    ],
+}
+
+
+def with_memory(at_131072):
+    ways = [{"way": "one stream", "bytes": {"2048": 200_000, "131072": at_131072}}, STREAM["memory"][0]]
+    return STREAM | {"memory": ways}
+
+
+@pytest.mark.parametrize(
+    ("run", "word"),
+    [
+        (STREAM, scoreboard.REPRODUCED),
+        (STREAM | {"rows": [*STREAM["rows"], {"error": -2e-3}]}, scoreboard.PARTLY),
+        (STREAM | {"rows": [*STREAM["rows"], {"error": math.nan}]}, scoreboard.PARTLY),
+        (with_memory(13_000_000), scoreboard.PARTLY),  # faster than the tokens: 64 times as many
+        (with_memory(13_000_000) | {"rows": 10 * [{"error": 1.0}]}, scoreboard.NOT),
+        (STREAM | {"rows": STREAM["rows"][1:]}, scoreboard.NOT_TRIED),
+        (STREAM | {"keys": 4_096}, scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_the_stream_needs_the_entropy_and_the_memory(run, word):
+    assert scoreboard.judge_stream(run) == word
+
+
 @pytest.mark.parametrize(
     ("words", "word"),
     [

@@ -3,8 +3,8 @@
 keys, block     length of a row, logits read at a time
 rows            one for each shape of row: shape, entropy (nats, in float64), error (nats) of the stream in float32
 tokens          numbers of tokens for which memory was planned
-memory          one for each way, "all logits" and "one stream": way, and bytes of temporary memory by number of tokens, for
-                the entropies of all rows of a head of width 64 in float32, as the compiler plans it
+memory          one for each way, "all logits" and "one stream": way, and bytes of temporary memory by number of tokens,
+                for the entropies of all rows of a head of width 64 in float32, as the compiler plans it
 """
 
 from __future__ import annotations
