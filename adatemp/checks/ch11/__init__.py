@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from adatemp.checks.ch11._choice import LIMITS, Limits, ex5
+from adatemp.checks.ch11._choice import ex5
+from adatemp.checks.ch11._occupancy import LIMITS, Limits
 from adatemp.checks.ch11._ragged import ex1
 from adatemp.checks.ch11._row_problem import Rows
 from adatemp.checks.ch11._row_scalars import ex3

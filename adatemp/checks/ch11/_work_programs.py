@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -86,3 +87,9 @@ def counted(adaptive: bool, backward: bool) -> tuple[int, int]:
     narrow, wide = cost(_WIDTH), cost(2 * _WIDTH)
     products = (wide["flops"] - narrow["flops"]) / (2 * _N * _N * _WIDTH)
     return round(products), round(narrow["transcendentals"] / _N**2)
+
+
+def moved(n: Any, width: Any, *, adaptive: bool, backward: bool) -> Any:
+    """Bytes that a pass has to move: 4 or 8 arrays in bfloat16, and its numbers a row in float32."""
+    row_numbers = (6 if adaptive else 2) if backward else (4 if adaptive else 1)
+    return (8 if backward else 4) * 2 * n * width + 4 * row_numbers * n
