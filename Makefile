@@ -3,11 +3,11 @@
 
 PYTHON ?= python3
 RUN := .venv/bin/python
-UNIT := -n 2 -m "not book and not browser and not notebooks and not gpu" tests
+UNIT := -n 2 -m "not book and not browser and not notebooks and not gpu and not compile" tests
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book test test-fast lab chapters results bench lint floor clean
+.PHONY: help book test test-fast compile lab chapters results bench lint floor clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -15,11 +15,14 @@ help: ## this list
 book: .venv/complete ## execute and render the book into _build/html
 	$(RUN) -m tools.build_book
 
-test: test-fast floor book ## everything: test-fast, Colab's versions, the book built strictly, the browser
+test: test-fast compile floor book ## everything: test-fast, the kernels compiled, Colab's versions, the book built strictly, the browser
 	$(RUN) -m pytest tests/book tests/browser tests/notebooks -m "book or browser"
 
 test-fast: lint ## the first half: lint, then the unit and property tests
 	$(RUN) -m pytest $(UNIT)
+
+compile: .venv/complete ## the GPU kernels to machine code, without a GPU, in .venv-cuda
+	$(RUN) -m tools.compile_kernels
 
 lab: .venv/complete ## JupyterLab on the chapters
 	$(RUN) -m jupyter lab chapters
@@ -46,7 +49,7 @@ floor: ## the unit tests and two notebooks at Colab's versions, in .venv-floor
 	$(PYTHON) -m tools.run_floor
 
 clean: ## remove everything that was made, environments included
-	rm -rf _build .venv .venv-floor .pytest_cache .hypothesis .ruff_cache
+	rm -rf _build .venv .venv-floor .venv-cuda .pytest_cache .hypothesis .ruff_cache
 
 .venv/complete: requirements.lock pyproject.toml tools/make_environment.py
 	$(PYTHON) tools/make_environment.py

@@ -26,7 +26,7 @@ TOOLS = "pytest pytest-xdist hypothesis jaxtyping hatchling editables".split()
 # The site's tests need the book's packages, which Colab lacks.
 UNIT_TESTS = (
     *"-m pytest -n 2 -q --ignore tests/book --ignore tests/browser".split(),
-    *("-m", "not book and not browser and not notebooks and not gpu", "tests"),
+    *("-m", "not book and not browser and not notebooks and not gpu and not compile", "tests"),
 )
 
 

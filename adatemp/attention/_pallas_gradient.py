@@ -61,7 +61,7 @@ def gradients(call, floats: dict, others: dict, output, rows: dict, d_output, d_
     )
     sink_share = None
     if "sink" in form.present and D is not None:
-        unit = 1.0 if form.direct else LOG2_E
+        unit = form.unit * LOG2_E
         scaled = rows["m"] * rows["beta"] if rule is not None else rows["m"]
         sink_share = jnp.exp2(floats["sink"].astype(jnp.float32)[:, None] * LOG2_E - scaled * unit - rows["log_total"])
         if perturbed["sink"]:
@@ -76,7 +76,7 @@ def gradients(call, floats: dict, others: dict, output, rows: dict, d_output, d_
         if reads_row and call.fused and perturbed["query"]:
             derivatives = _row_derivatives(call, rule, arrays, rows)
     deferred = bracket(None, *derivatives, rows.get("mean"), _variance(rows)) if derivatives != (None, None) else ()
-    dq_kernel = partial(query_gradient, form, call.kernels.backward, arrays=arrays)
+    dq_kernel = partial(query_gradient, form, call.kernels.dq, arrays=arrays)
 
     def with_plain(reads, g_entropy, g_variance):
         plain = bracket(d_lse, g_entropy, g_variance, rows.get("mean", jnp.zeros_like(rows["m"])), _variance(rows))
@@ -104,7 +104,7 @@ def gradients(call, floats: dict, others: dict, output, rows: dict, d_output, d_
     wants_keys = perturbed["key"] or (perturbed["value"] and d_output is not None)
     if wants_keys and (D is not None or now.plain is not None):
         now_k = replace(now, dbeta=False)
-        done = key_gradient(form, call.kernels.backward, call.kernels.turned, now_k, arrays, named)
+        done = key_gradient(form, call.kernels.dkv, call.kernels.turned, now_k, arrays, named)
         found["key"], found["value"] = done["dk"], done.get("dv")
     if perturbed["bias"] is True:
         found["bias"] = _bias_gradient(call, floats, others, d_output, d_rows)

@@ -1,10 +1,11 @@
 """What the GPU kernels share: the static form of a call, tiles of arrays, which keys a tile sees, logits of a tile.
 
 Logits stand in the kernels as t = log2(e) (z - m), with m the largest live logit of the row, so that exp2(t) is
-exp(z - m) and a common offset of the row's logits costs no digits. Where the logits are the scaled products alone,
-z = scale x, the row's state holds M = log2(e) scale max x and t = (log2(e) scale) x - M is one fused instruction
-("direct"). With a bias or a soft cap the state holds m itself and t = (z - m) log2(e), which stays finite even for a
-bias of the lowest float.
+exp(z - m) and a common offset of the row's logits costs no digits. Where the logits are the scaled products alone
+("direct"), z = scale x, the row's state holds M = log2(e) scale max x, and t = (log2(e) scale) x - M is one fused
+instruction, which rounds once. With a bias or a soft cap the state holds m itself and t = (z - m) log2(e), which stays
+finite even for a bias of the lowest float. The interpreter has no fused instruction: there the state of direct logits
+holds max x, and t = (x - max x) (log2(e) scale).
 
 A tile that every query of a block sees whole is computed without any mask. The tiles at an edge (of the causal
 triangle, a window, the lengths), and all tiles when there is a mask, a bias or segments, select before they
@@ -56,6 +57,7 @@ class Form:
         precision: Of every product, as `lax.dot_general` takes it.
         compensated: Whether sums over tiles are compensated.
         interpret: Whether the kernels run in the interpreter.
+        fuses: Whether a product and a difference are one instruction, as they are on a GPU.
     """
 
     batch: int
@@ -75,6 +77,7 @@ class Form:
     precision: object
     compensated: bool
     interpret: bool
+    fuses: bool = True
 
     @property
     def group(self) -> int:
@@ -83,13 +86,23 @@ class Form:
 
     @property
     def direct(self) -> bool:
-        """Whether logits are positive multiples of the products."""
+        """Whether logits are positive multiples of the products, and not computed from them any further."""
         return self.bias is None and self.soft_cap is None and self.scale > 0
+
+    @property
+    def factor(self) -> float:
+        """A tile's logits, times this, are in units of log 2."""
+        return LOG2_E * self.scale if self.direct else LOG2_E
+
+    @property
+    def fused(self) -> bool:
+        """Whether a row's state m is in units of log 2, and not in those of the tile's logits."""
+        return self.direct and self.fuses
 
     @property
     def unit(self) -> float:
         """A row's state m, times this, is in nats."""
-        return LN_2 if self.direct else 1.0
+        return LN_2 if self.fused else LN_2 * self.factor
 
     @property
     def masks_elements(self) -> bool:
@@ -238,18 +251,18 @@ def hide(x, seen):
 def largest(form: Form, x):
     """Largest logit of each row of a tile, in the units of the row's state."""
     m = jnp.max(x, 1)
-    return m * (form.scale * LOG2_E) if form.direct else m
+    return m * form.factor if form.fused else m
 
 
 def difference(form: Form, m, m_new):
     """log2(e) (m - m_new) of two row states."""
-    d = (m - m_new) if form.direct else (m - m_new) * LOG2_E
+    d = m - m_new if form.fused else (m - m_new) * form.factor
     return jnp.where(d < LOWEST_DIFFERENCE, LOWEST_DIFFERENCE, d)
 
 
 def shifted(form: Form, x, m, seen):
     """t = log2(e) (z - m), m given along its axis. A selection cuts it: on a GPU a maximum would drop a NaN."""
-    t = x * (form.scale * LOG2_E) - m if form.direct else (x - m) * LOG2_E
+    t = x * form.factor - m if form.fused else (x - m) * form.factor
     return t if seen is None else jnp.where(t < LOWEST_DIFFERENCE, LOWEST_DIFFERENCE, t)
 
 

@@ -68,39 +68,40 @@ class PallasConfig:
 
 
 class Kernels(NamedTuple):
-    """Tiles of the forward kernel and of the two backward kernels.
+    """Tiles of the forward kernel, of the dq kernel and of the dk and dv kernel.
 
     Attributes:
-        forward, backward: Sizes.
+        forward, dq, dkv: Sizes.
         turned: Whether the tiles of the dk and dv kernel lie on their side, which saves a turn in registers before
             Hopper, and there costs more registers than it saves.
     """
 
     forward: Tile
-    backward: Tile
+    dq: Tile
+    dkv: Tile
     turned: bool = True
 
 
 # By (architecture, head width up to, bytes of a number).
 _DEFAULTS = {
-    (8.0, 64, 2): Kernels(Tile(64, 64, 4, 2), Tile(32, 64, 4, 2)),
-    (8.0, 128, 2): Kernels(Tile(64, 64, 4, 2), Tile(32, 32, 4, 2)),
-    (8.0, 256, 2): Kernels(Tile(64, 32, 8, 2), Tile(32, 32, 8, 2)),
-    (8.0, 64, 4): Kernels(Tile(64, 32, 4, 2), Tile(32, 32, 4, 2)),
-    (8.0, 128, 4): Kernels(Tile(32, 32, 4, 2), Tile(32, 32, 8, 2)),
-    (8.0, 256, 4): Kernels(Tile(32, 16, 8, 2), Tile(16, 16, 8, 2)),
-    (8.9, 64, 2): Kernels(Tile(64, 64, 4, 2), Tile(32, 64, 4, 2)),
-    (8.9, 128, 2): Kernels(Tile(64, 64, 4, 2), Tile(32, 32, 4, 2)),
-    (8.9, 256, 2): Kernels(Tile(64, 32, 8, 2), Tile(32, 32, 8, 2)),
-    (8.9, 64, 4): Kernels(Tile(64, 32, 4, 2), Tile(32, 32, 4, 2)),
-    (8.9, 128, 4): Kernels(Tile(32, 32, 4, 2), Tile(32, 32, 8, 2)),
-    (8.9, 256, 4): Kernels(Tile(32, 16, 8, 2), Tile(16, 16, 8, 2)),
-    (9.0, 64, 2): Kernels(Tile(128, 64, 8, 2), Tile(32, 64, 8, 2), False),
-    (9.0, 128, 2): Kernels(Tile(128, 64, 8, 2), Tile(32, 64, 8, 2), False),
-    (9.0, 256, 2): Kernels(Tile(64, 32, 8, 2), Tile(32, 32, 8, 2), False),
-    (9.0, 64, 4): Kernels(Tile(64, 32, 4, 2), Tile(32, 32, 4, 2), False),
-    (9.0, 128, 4): Kernels(Tile(32, 32, 4, 2), Tile(32, 32, 8, 2), False),
-    (9.0, 256, 4): Kernels(Tile(32, 16, 8, 2), Tile(16, 16, 8, 2), False),
+    (8.0, 64, 2): Kernels(Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(64, 32, 4, 2)),
+    (8.0, 128, 2): Kernels(Tile(64, 64, 4, 2), Tile(64, 64, 8, 2), Tile(64, 64, 8, 2)),
+    (8.0, 256, 2): Kernels(Tile(64, 32, 8, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
+    (8.0, 64, 4): Kernels(Tile(64, 16, 4, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
+    (8.0, 128, 4): Kernels(Tile(32, 16, 4, 2), Tile(16, 32, 8, 2), Tile(32, 16, 8, 2)),
+    (8.0, 256, 4): Kernels(Tile(16, 16, 8, 2), Tile(16, 16, 8, 2), Tile(16, 16, 8, 2)),
+    (8.9, 64, 2): Kernels(Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(64, 32, 4, 2)),
+    (8.9, 128, 2): Kernels(Tile(64, 64, 4, 2), Tile(32, 64, 8, 2), Tile(64, 64, 8, 2)),
+    (8.9, 256, 2): Kernels(Tile(64, 32, 8, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
+    (8.9, 64, 4): Kernels(Tile(64, 16, 4, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
+    (8.9, 128, 4): Kernels(Tile(32, 16, 4, 2), Tile(16, 32, 8, 2), Tile(32, 16, 8, 2)),
+    (8.9, 256, 4): Kernels(Tile(16, 16, 8, 2), Tile(16, 16, 8, 2), Tile(16, 16, 8, 2)),
+    (9.0, 64, 2): Kernels(Tile(128, 64, 8, 2), Tile(64, 64, 8, 2), Tile(64, 64, 8, 2), False),
+    (9.0, 128, 2): Kernels(Tile(128, 64, 8, 2), Tile(64, 32, 8, 2), Tile(32, 64, 8, 2), False),
+    (9.0, 256, 2): Kernels(Tile(64, 32, 8, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2), False),
+    (9.0, 64, 4): Kernels(Tile(64, 32, 4, 2), Tile(32, 32, 8, 2), Tile(16, 32, 4, 2), False),
+    (9.0, 128, 4): Kernels(Tile(16, 32, 4, 2), Tile(16, 16, 8, 2), Tile(16, 16, 8, 2), False),
+    (9.0, 256, 4): Kernels(Tile(16, 16, 8, 2), Tile(16, 16, 8, 2), Tile(16, 16, 8, 2), False),
 }
 
 
@@ -140,22 +141,22 @@ def tiles(config: PallasConfig, dtype, width: int, value_width: int, capability:
     if capability is None:
         capability = min(capabilities(), default=8.9)
     defaults = default_tiles(capability, dtype, width, value_width)
-    chosen = []
-    for suffix, default in (("", defaults.forward), ("_backward", defaults.backward)):
+    fields = {"forward": "", "dq": "_backward", "dkv": "_backward"}
+    chosen = {}
+    for kernel, suffix in fields.items():
         set_ = (getattr(config, name + suffix) for name in Tile._fields)
-        chosen.append(Tile(*(d if value is None else value for value, d in zip(set_, default))))
-    kernels = Kernels(*chosen, turned=defaults.turned)
+        chosen[kernel] = Tile(*(d if value is None else value for value, d in zip(set_, getattr(defaults, kernel))))
+    kernels = Kernels(**chosen, turned=defaults.turned)
     if not config.interpret:
         needed = shared_memory(kernels, dtype, width, value_width, capability)
         worst = max(needed, key=needed.get)
         if needed[worst] > limit(capability):
-            suffix = "" if worst == "forward" else "_backward"
+            shown = zip(Tile._fields, chosen[worst])
+            given = ", ".join(f"{name}{fields[worst]}={size}" for name, size in shown if name != "num_warps")
             raise ValueError(
-                f"config: the {worst} kernel with block_q{suffix}={chosen[bool(suffix)].block_q}, "
-                f"block_k{suffix}={chosen[bool(suffix)].block_k}, num_stages{suffix}={chosen[bool(suffix)].num_stages} "
-                f"needs about {needed[worst]:,} bytes of shared memory for head width {width} in "
-                f"{jnp.dtype(dtype).name}, and a GPU of compute capability {capability} has {limit(capability):,}; "
-                "halve a block or leave it out for the default"
+                f"config: the {worst} kernel with {given} needs about {needed[worst]:,} bytes of shared memory for "
+                f"head width {width} in {jnp.dtype(dtype).name}, and a GPU of compute capability {capability} has "
+                f"{limit(capability):,}; halve a block or leave it out for the default"
             )
     return kernels
 
@@ -172,13 +173,13 @@ def shared_memory(kernels: Kernels, dtype, width: int, value_width: int, capabil
     def streams(stages: int) -> int:
         return stages if architecture(capability) >= 9.0 else max(stages - 1, 1)
 
-    f, b = kernels.forward, kernels.backward
-    rows = 4 * b.block_q * 9  # the numbers a row that the backward pass reads
-    weights = size * b.block_q * b.block_k
+    f, q, k = kernels.forward, kernels.dq, kernels.dkv
+    rows = 4 * 7 * k.block_q  # numbers a row that the dk and dv kernel reads
     return {
         "forward": size * (f.block_q * h + streams(f.num_stages) * f.block_k * (h + v) + f.block_q * f.block_k),
-        "dq": size * (b.block_q * (h + v) + streams(b.num_stages) * b.block_k * (h + v)) + weights,
-        "dkv": size * b.block_k * (h + v) + streams(b.num_stages) * (size * b.block_q * (h + v) + rows) + weights,
+        "dq": size * ((q.block_q + streams(q.num_stages) * q.block_k) * (h + v) + q.block_q * q.block_k),
+        "dkv": size * ((k.block_k + streams(k.num_stages) * k.block_q) * (h + v) + k.block_q * k.block_k)
+        + streams(k.num_stages) * rows,
     }
 
 

@@ -140,6 +140,7 @@ def _call(problem: Problem, rule, with_output: bool, with_stats: bool, config: P
         precision=products_precision(problem.query.dtype, problem.precision, config.interpret),
         compensated=config.compensated,
         interpret=config.interpret,
+        fuses=not config.interpret,
     )
     kernels = tiles(config, problem.query.dtype, form.width, value_width)
     leaves, structure = jax.tree.flatten(rule)
@@ -255,6 +256,6 @@ def _with_sink(form: Form, rows: dict, arrays: dict):
     """log_total of rows without a temperature, from their state."""
     if "sink" not in form.present:
         return rows["log_l"]
-    unit = 1.0 if form.direct else LOG2_E
+    unit = form.unit * LOG2_E
     sink = arrays["sink"].astype(jnp.float32)[:, None] * LOG2_E - rows["m"] * unit
     return jnp.where(rows["log_l"] >= EMPTY, EMPTY, jnp.logaddexp2(rows["log_l"], sink))

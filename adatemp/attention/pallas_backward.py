@@ -190,7 +190,7 @@ def query_gradient(form: Form, tile: Tile, reads: Reads, arrays: dict, rows: dic
         specs.append(pl.BlockSpec(block, where))
     call = pl.pallas_call(
         partial(
-            _query_kernel,
+            adatemp_dq,
             form=form,
             tile=tile,
             reads=reads,
@@ -209,7 +209,7 @@ def query_gradient(form: Form, tile: Tile, reads: Reads, arrays: dict, rows: dic
         return dict(zip(outputs, call(*found.arrays)))
 
 
-def _query_kernel(*references, form: Form, tile: Tile, reads: Reads, with_dq: bool, names: tuple[str, ...]):
+def adatemp_dq(*references, form: Form, tile: Tile, reads: Reads, with_dq: bool, names: tuple[str, ...]):
     refs = dict(zip(names, references))
     program = query_grid.program(form, tile, refs)
     exists = program.exists
@@ -268,7 +268,7 @@ def key_gradient(form: Form, tile: Tile, turned: bool, reads: Reads, arrays: dic
         specs.append(pl.BlockSpec((None, tile.block_k, None, form.value_padded), lambda j, h, b: (b, j, h, 0)))
     names = (*found.names, *(f"{name}_out" for name in outputs))
     call = pl.pallas_call(
-        partial(_key_kernel, form=form, tile=tile, turned=turned, reads=reads, names=names),
+        partial(adatemp_dkv, form=form, tile=tile, turned=turned, reads=reads, names=names),
         out_shape=tuple(outputs.values()),
         grid=key_grid.grid(form, tile),
         in_specs=found.specs,
@@ -281,7 +281,7 @@ def key_gradient(form: Form, tile: Tile, turned: bool, reads: Reads, arrays: dic
         return dict(zip(outputs, call(*found.arrays)))
 
 
-def _key_kernel(*references, form: Form, tile: Tile, turned: bool, reads: Reads, names: tuple[str, ...]):
+def adatemp_dkv(*references, form: Form, tile: Tile, turned: bool, reads: Reads, names: tuple[str, ...]):
     refs = dict(zip(names, references))
     rows_axis = 1 if turned else 0
     contract = (rows_axis, 0)  # over the queries

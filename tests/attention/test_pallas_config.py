@@ -43,7 +43,7 @@ def test_sizes_that_no_kernel_can_have_are_refused_by_name(name, value, says):
 
 def test_a_tile_too_large_for_one_gpu_is_refused_there_and_taken_on_another():
     config = PallasConfig(block_q=128, block_k=128)
-    with pytest.raises(ValueError, match=r"forward kernel with block_q=128, block_k=128.*101,376; halve a block"):
+    with pytest.raises(ValueError, match=r"forward kernel with block_q=128, block_k=128, .*101,376; halve a block"):
         pallas.refusal(problem(128, 128), PAPER, config, [L4])
     assert pallas.refusal(problem(128, 128), PAPER, config, [H200]) is None
 

@@ -15,6 +15,7 @@ from adatemp import attention_entropy, dot_product_attention
 from adatemp._compat import enable_x64
 from adatemp._rule import rule
 from adatemp.attention import configs
+from adatemp.attention._pallas_tiles import Form
 from adatemp.attention.configs import PallasConfig
 from adatemp.temperature import PAPER, PAPER_COEFFICIENTS, constant, polynomial
 
@@ -177,15 +178,25 @@ def test_tiles_of_the_key_kernel_give_the_same_lying_down_and_upright(monkeypatc
     assert_close(upright, lying, 1e-6)
 
 
-def test_rules_and_no_rule_agree_to_the_bit_where_beta_is_one():
+def test_a_beta_of_one_is_plain_attention_to_the_bit_in_one_loop():
     arrays = draw()
     plain = everything(*arrays, is_causal=True, temperature=None)
     one = everything(*arrays, is_causal=True, temperature=polynomial([0.5]))  # below 1 everywhere, so 1
-    assert_equal(one[0].output, plain[0].output)
-    assert_equal(one[0].entropy, plain[0].entropy)
+    assert_close(one, plain, 1e-6)  # two loops and one: the same sums in another order
     online = functools.partial(dot_product_attention, is_causal=True, **PALLAS)
     constant_one = compiled(lambda *x: online(*x, temperature=constant(jnp.ones(N))), *arrays)(*arrays)
     assert_equal(constant_one, plain[0].output)
+
+
+def test_the_form_for_gpus_gives_the_same_at_ordinary_logits(monkeypatch):
+    # One fused instruction there, two roundings here, each 6e-8 of the logit: fine below a hundred.
+    arrays, options = draw(), {"is_causal": True, "sink": np.float32([0, 1, 2, 3])}
+    want = everything(*arrays, **options)
+    monkeypatch.setattr(Form, "fused", Form.direct)
+    jax.clear_caches()  # the choice is made when a call is traced
+    got = everything(*arrays, **options)
+    jax.clear_caches()
+    assert_close(got, want, 2e-5)
 
 
 def test_two_runs_give_the_same_bits():
@@ -209,7 +220,7 @@ def test_the_entropy_of_a_long_row_keeps_its_digits_only_with_compensated_sums()
         config = PallasConfig(block_q=16, block_k=128, compensated=compensated, interpret=True)
         run = functools.partial(attention_entropy, scale=1.0, implementation="pallas", config=config)
         errors[compensated] = abs(float(compiled(run, query, key)(query, key)[0, 0, 0]) - exact)
-    assert errors[True] < 2e-6 < 2e-5 < errors[False]
+    assert errors[True] < 5e-6 < 2e-5 < errors[False]  # nats; 5e-7 is one rounding of the result
 
 
 @pytest.mark.parametrize("by_bias", [False, True])
@@ -266,7 +277,7 @@ def test_vmap_with_some_arguments_shared():
     got = compiled(mapped, queries, key, values)(queries, key, values)
     one = compiled(jax.grad(loss, argnums=(0, 1)), query, key, value)
     for i in range(2):
-        assert_close(jax.device_get([x[i] for x in got]), jax.device_get(one(queries[i], key, values[i])), 1e-6)
+        assert_close(tuple(jax.device_get([x[i] for x in got])), jax.device_get(one(queries[i], key, values[i])), 1e-6)
 
 
 def test_float32_is_the_same_where_float64_is_enabled():

@@ -1,0 +1,95 @@
+"""The kernels as machine code for three GPUs, compiled without any of them by tools/compile_kernels.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tools import compile_kernels
+from tools.gpu_targets import GPUS
+from tools.kernel_cases import HEADS, KEYS, Case, cases
+
+pytestmark = pytest.mark.compile
+
+
+@pytest.fixture(scope="module")
+def programs():
+    reason = compile_kernels.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    if not compile_kernels.WRITTEN.exists():
+        pytest.fail(f"{compile_kernels.WRITTEN} is missing; run `make compile`, which makes it and then runs this")
+    return json.loads(compile_kernels.WRITTEN.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def kernels(programs):
+    return [(program, kernel) for program in programs for kernel in program["kernels"]]
+
+
+def test_every_program_was_compiled_for_every_gpu(programs):
+    wanted = [case for architecture in compile_kernels.ARCHITECTURES for case in cases(architecture)]
+    assert [tuple(program[field] for field in Case._fields) for program in programs] == [tuple(c) for c in wanted]
+    assert not [compile_kernels.describe(program) for program in programs if "error" in program]
+
+
+def test_a_gradient_is_three_kernels_and_everything_else_is_one(programs):
+    for program in programs:
+        names = [kernel["kernel"] for kernel in program["kernels"]]
+        assert names == (["dkv", "dq", "forward"] if program["program"].endswith("gradient") else ["forward"])
+
+
+def test_nothing_spills_from_the_registers(programs):
+    spilling = [compile_kernels.describe(p) for p in programs if any(k["spill_bytes"] for k in p["kernels"])]
+    assert not spilling
+
+
+def test_shared_memory_fits_and_was_estimated(kernels):
+    for program, kernel in kernels:
+        limit = GPUS[program["architecture"]].shared_memory_block
+        # The estimate errs to the side of more, so that the compiler never has to refuse, and not by much.
+        assert kernel["shared_bytes"] <= kernel["estimated_shared_bytes"] + 256 <= limit
+        if program["program"] != "entropy":  # the estimate counts the values, which the entropy does without
+            assert kernel["estimated_shared_bytes"] <= 1.8 * kernel["shared_bytes"]
+
+
+def test_memory_beside_the_arguments_grows_with_the_length_alone(programs):
+    for program in programs:
+        size = 4 if program["dtype"] == "float32" else 2
+        rows = 4 * 16 * HEADS * KEYS  # float32 numbers a row: its state, its cotangents, what the kernels hand over
+        vectors = 3 * size * HEADS * KEYS * program["width"] if program["program"].endswith("gradient") else 0
+        assert program["temp_bytes"] <= rows + vectors < HEADS * KEYS**2 / 100
+
+
+def test_products_run_on_tensor_cores_and_add_up_in_float32(kernels):
+    for program, kernel in kernels:
+        if program["precision"] == "highest":
+            continue
+        assert kernel["products"]
+        for instruction in kernel["products"]:
+            parts = instruction.split(".")
+            inputs = {"bfloat16": "bf16", "float32": "tf32"}[program["dtype"]]
+            if parts[0] == "mma":  # mma.sync.aligned.m16n8k16.row.col.d.a.b.c: results, two inputs, sums
+                assert parts[-4:] == ["f32", inputs, inputs, "f32"]
+            else:  # wgmma.mma_async.sync.aligned.m64n64k16.d.a.b
+                assert parts[-3:] == ["f32", inputs, inputs]
+
+
+def test_float32_at_the_highest_precision_holds_no_tensor_float(kernels):
+    found = [kernel for program, kernel in kernels if program["precision"] == "highest"]
+    assert found and all(kernel["products"] == [] for kernel in found)
+
+
+def test_hopper_multiplies_from_shared_memory(kernels):
+    for program, kernel in kernels:
+        if (program["architecture"], program["dtype"], kernel["kernel"]) == ("sm_90", "bfloat16", "forward"):
+            assert any(instruction.startswith("wgmma") for instruction in kernel["products"])
+
+
+def test_a_t4_is_refused_by_the_compiler_and_a_tile_too_large_before_it(programs):
+    [refused] = compile_kernels.reports([Case("sm_75", "adaptive", "bfloat16", 64)])
+    assert "Triton support is only enabled for Ampere" in refused["error"]
+    tile = {"block_q": 128, "block_k": 128}
+    [refused] = compile_kernels.reports([Case("sm_89", "adaptive", "bfloat16", 256)], tile)
+    assert refused["error"].startswith("ValueError: config: the forward kernel with block_q=128, block_k=128")
