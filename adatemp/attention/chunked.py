@@ -22,6 +22,7 @@ from adatemp.attention._key_splits import attend_key_splits
 from adatemp.attention._logits import split
 from adatemp.attention._query_blocks import hide_filling, map_query_blocks
 from adatemp.attention._rows import attend_rows
+from adatemp.attention._spans import cut_span, spans_of
 
 # Bytes of logits that a block may have, by platform: what stays in the cache of a processor core, what keeps a
 # graphics processor busy.
@@ -66,16 +67,23 @@ def attend(problem, rule, *, with_output: bool, with_stats: bool, config: Chunke
     leaves, of_rule = jax.tree.flatten(rule)
     per_query = [broadcasts(jnp.shape(x), (B, T, N)) and jnp.ndim(x) > 1 and jnp.shape(x)[-2] == T > 1 for x in leaves]
 
-    def attend_block(block):
-        queries, sliced = block
-        sliced = iter(sliced)
-        rule = jax.tree.unflatten(of_rule, [next(sliced) if varies else x for x, varies in zip(leaves, per_query)])
-        if block_k is not None:
-            return attend_key_blocks(problem, rule, queries, keys, block_k, with_stats=with_stats)
-        return attend_rows(problem, rule, queries, keys, with_stats=with_stats)
-
     sliced = [jnp.reshape(x, (-1, T, jnp.shape(x)[-1])) for x, varies in zip(leaves, per_query) if varies]
-    return map_query_blocks(attend_block, (queries, sliced), T, block_q)
+
+    def attend_span(span):
+        queries_of_span, sliced_of_span, keys_of_span = cut_span(span, queries, sliced, keys)
+
+        def attend_block(block):
+            queries, sliced = block
+            sliced = iter(sliced)
+            rule = jax.tree.unflatten(of_rule, [next(sliced) if varies else x for x, varies in zip(leaves, per_query)])
+            if block_k is not None:
+                return attend_key_blocks(problem, rule, queries, keys_of_span, block_k, with_stats=with_stats)
+            return attend_rows(problem, rule, queries, keys_of_span, with_stats=with_stats)
+
+        return map_query_blocks(attend_block, (queries_of_span, sliced_of_span), span.last - span.first, block_q)
+
+    parts = [attend_span(span) for span in spans_of(problem, rule, block_q)]
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *x: jnp.concatenate(x, 1), *parts)
 
 
 def refusal(problem, rule, config: ChunkedConfig | None) -> str | None:
