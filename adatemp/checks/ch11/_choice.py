@@ -32,8 +32,8 @@ def ex5(
 
     Returns:
         The report. Mistakes it names: a bound that is forgotten; registers of a thread for those of a warp; partitions
-        pooled; nothing rounded up; parts of a block; one bound for all; the largest tile, or the smallest, always; spills overlooked; the
-        limits of one GPU used for all.
+        pooled; nothing rounded up; parts of a block; the largest tile, or the smallest, always; spills overlooked; one
+        bound that decides alone; the limits of one GPU used for all.
     """
     examinations = [
         lambda: examine(occupancy, _TITLE, "occupancy(report, limits)", (occupancy_stage(written(occupancy)),)),
