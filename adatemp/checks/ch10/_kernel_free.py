@@ -322,8 +322,8 @@ def _verdicts(holds: Mapping[str, bool]) -> Stage:
             Mistake(
                 "a rounded output trusted",
                 "The verdict on the bfloat16 output does not agree with the measurement.",
-                "A relative error of 0.4% is called small in an output.",
-                "How many nats is 0.4% of a mean logit of 5?",
+                "A relative error of 0.2% is called small in an output.",
+                "How many nats is 0.2% of a mean logit of 5?",
                 seen=wrong("bfloat16 output"),
             ),
             Mistake(
