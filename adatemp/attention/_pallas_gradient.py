@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +13,6 @@ from adatemp._attention_stats import AttentionStats
 from adatemp.attention import _pallas_rule as in_kernel
 from adatemp.attention._pallas_tiles import EMPTY, LOG2_E
 from adatemp.attention._problem import Problem
-from adatemp.attention.chunked import attend as attend_chunked
 from adatemp.attention.pallas_backward import Reads, bracket, key_gradient, query_gradient
 
 _STATIC = ("scale", "is_causal", "window", "soft_cap", "precision")
@@ -164,7 +164,8 @@ def _bias_gradient(call, floats: dict, others: dict, d_output, d_rows):
     if arrays["mask"] is not None:
         arrays["mask"] = arrays["mask"].astype(jnp.bool_)
     problem = Problem(**arrays, **dict(zip(_STATIC, call.static)))
-    run = partial(attend_chunked, rule=rule, with_output=call.with_output, with_stats=call.with_stats)
+    chunked = importlib.import_module("adatemp.attention.chunked")  # only here: the kernels do not depend on it
+    run = partial(chunked.attend, rule=rule, with_output=call.with_output, with_stats=call.with_stats)
     result, pull = jax.vjp(lambda bias: run(problem.replace(bias=bias)), floats["bias"])
     zeros = jax.tree.map(jnp.zeros_like, result)
     output, stats = zeros

@@ -20,7 +20,8 @@ def programs():
         pytest.skip(reason)
     if not compile_kernels.WRITTEN.exists():
         pytest.fail(f"{compile_kernels.WRITTEN} is missing; run `make compile`, which makes it and then runs this")
-    return json.loads(compile_kernels.WRITTEN.read_text("utf-8"))
+    reports = json.loads(compile_kernels.WRITTEN.read_text("utf-8"))["reports"]
+    return [report for architecture in compile_kernels.ARCHITECTURES for report in reports[architecture]]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tools.gpu_targets import GPUS
 
 CELLS = compile_kernels.ARCHITECTURES
 SECONDS = 60
-DATA = (compile_kernels.PINS,)
+DATA = (compile_kernels.PINS, compile_kernels.REPORT)
 
 
 def run(cell: str) -> list[dict]:
@@ -26,8 +26,7 @@ def run(cell: str) -> list[dict]:
     reason = compile_kernels.unavailable()
     if reason is not None:
         raise SystemExit(f"compiled: {reason}")
-    compile_kernels.ready()
-    return compile_kernels.reports(kernel_cases.cases(cell))
+    return compile_kernels.of_architecture(cell)
 
 
 def assemble(parts: list[list[dict]]) -> dict:
