@@ -85,11 +85,12 @@ def tempered(z, beta, m):
 
 def empty_sums(problem: Problem, queries: Queries, keys: Keys) -> tuple[Float[Array, "..."], ...]:
     """The sums before any key has been seen."""
-    B, T, K, G, _ = queries.query.shape
-    total = jnp.zeros((B, K, G, T), problem.stats_dtype)
+    B, T, N, _ = queries.query.shape
+    K = keys.key.shape[1]
+    total = jnp.zeros((B, K, N // K, T), problem.stats_dtype)
     if keys.value is None:
         return (total,)
-    return total, jnp.zeros((B, T, K, G, keys.value.shape[-1]), problem.stats_dtype)
+    return total, jnp.zeros((B, T, K, N // K, keys.value.shape[-1]), problem.stats_dtype)
 
 
 def finish(problem: Problem, rule, state: RowState, beta, sums, dtype, with_stats: bool):

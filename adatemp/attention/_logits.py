@@ -35,7 +35,7 @@ class Queries:
         mask: Likewise.
     """
 
-    query: Float[Array, "B T K G H"]
+    query: Float[Array, "B T N H"]
     standing: Int[Array, "#B T"]
     alive: Bool[Array, "B T"] | None
     positions: Int[Array, "#B T"]
@@ -83,7 +83,7 @@ def split(problem: Problem, first_key: int | Int[Array, ""] = 0) -> tuple[Querie
             (by_key if t == 1 else by_query)[name] = array if t == 1 else jnp.moveaxis(array, 3, 1)
     index = first_key + jnp.arange(S, dtype=jnp.int32)
     queries = Queries(
-        query=problem.query.reshape(B, T, K, N // K, -1),
+        query=problem.query,
         standing=at,
         alive=None if problem.query_lengths is None else jnp.arange(T)[None] < problem.query_lengths[:, None],
         positions=at if problem.query_positions is None else problem.query_positions,

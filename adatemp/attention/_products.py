@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from adatemp.attention._problem import Problem
 
 
-def scores(problem: Problem, query: Float[Array, "B T K G H"], key: Float[Array, "B K S H"]):
+def scores(problem: Problem, query: Float[Array, "B T N H"], key: Float[Array, "B K S H"]):
     """<q, k>, [B, K, G, T, S], in the dtype of the statistics."""
     return _scores(problem.precision, problem.stats_dtype, query, key)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _scores(precision, dtype, query, key):
-    return _product("btkgh,bksh->bkgts", query, key, precision, dtype)
+    return _product("btnh,bksh->bkgts", query, key, precision, dtype)
 
 
 @_scores.defjvp
 def _scores_jvp(precision, dtype, primals, tangents):
     query, key = primals
     d_query, d_key = tangents
-    product = partial(_product, "btkgh,bksh->bkgts", precision=precision, dtype=dtype)
+    product = partial(_product, "btnh,bksh->bkgts", precision=precision, dtype=dtype)
     return _scores(precision, dtype, query, key), product(d_query, finite(key)) + product(finite(query), d_key)
 
 
@@ -90,8 +90,9 @@ def _product(subscripts: str, left, right, precision, dtype):
     costs more than the product.
     """
     precision = jax.lax.Precision.HIGHEST if precision is None else precision
-    to_logits = subscripts == "btkgh,bksh->bkgts"
-    left = jnp.moveaxis(left, 1, 3) if to_logits else left
+    to_logits = subscripts == "btnh,bksh->bkgts"
+    if to_logits:
+        left = jnp.moveaxis(left.reshape(*left.shape[:2], right.shape[1], -1, left.shape[3]), 1, 3)
     B, K, G, T, _ = left.shape
     result = jax.lax.dot_general(
         left.reshape(B, K, G * T, -1),

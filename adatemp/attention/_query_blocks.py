@@ -26,13 +26,18 @@ def map_query_blocks(function: Callable, tree, T: int, block_q: int):
 
     def cut(array):
         array = jnp.pad(array, [(0, padding if axis == 1 else 0) for axis in range(array.ndim)])
+        if array.shape[0] == 1:  # without its axis of length 1, XLA sees that the cut moves nothing and copies nothing
+            return array.reshape(blocks, block_q, *array.shape[2:])
         return jnp.moveaxis(array.reshape(array.shape[0], blocks, block_q, *array.shape[2:]), 1, 0)
+
+    def of_block(block):
+        return function(jax.tree.map(lambda x, whole: x[None] if whole.shape[0] == 1 else x, block, tree))
 
     def joined(array):
         array = jnp.moveaxis(array, 0, 1)
         return array.reshape(array.shape[0], -1, *array.shape[3:])[:, :T]
 
-    return jax.tree.map(joined, jax.lax.map(jax.checkpoint(function), jax.tree.map(cut, tree)))
+    return jax.tree.map(joined, jax.lax.map(jax.checkpoint(of_block), jax.tree.map(cut, tree)))
 
 
 def hide_filling(queries: Queries, block_q: int) -> Queries:
