@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec, reshard
 
 from adatemp._attention_stats import AttentionStats
 from adatemp._row_state import RowState
@@ -107,18 +107,31 @@ def sharded_attention(
                 "implementation and config cannot be chosen with key_axis, which has a form of its own; leave them out"
             )
         body = partial(_attend_part_of_keys, key_axis)
+    specs = (
+        _specs(problem, batch_axis, head_axis, key_axis),
+        _rule_specs(problem, temperature, batch_axis, head_axis),
+    )
     rows = PartitionSpec(batch_axis, None, head_axis)
     output, stats = jax.shard_map(
         body,
         mesh=mesh,
-        in_specs=(
-            _specs(problem, batch_axis, head_axis, key_axis),
-            _rule_specs(problem, temperature, batch_axis, head_axis),
-        ),
+        in_specs=specs,
         out_specs=(PartitionSpec(batch_axis, None, head_axis, None), rows),
         check_vma=False,  # a Pallas call has no rule for it
-    )(problem, temperature)
+    )(*_place((problem, temperature), specs, mesh))
     return (output, stats) if return_stats else output
+
+
+def _place(arrays, specs, mesh: Mesh):
+    """The arrays divided as the specs say. With automatic axes the compiler sees to it; explicit ones want it said."""
+    if jax.sharding.AxisType.Explicit not in mesh.axis_types:
+        return arrays
+
+    def place(array, spec):
+        sharding = NamedSharding(mesh, spec)
+        return reshard(array, sharding) if isinstance(array, jax.core.Tracer) else jax.device_put(array, sharding)
+
+    return jax.tree.map(place, arrays, specs)
 
 
 def _attend_part_of_keys(axis: str, problem: Problem, rule) -> tuple[Array, AttentionStats]:

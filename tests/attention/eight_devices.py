@@ -139,13 +139,19 @@ def test_the_kernel_runs_on_every_device():
     assert_close(kernel(*arrays), jax.jit(jax.value_and_grad(f, (0, 1, 2)))(*arrays))
 
 
-def test_an_explicit_mesh_serves_too():
-    axis_type = getattr(jax.sharding, "AxisType", None)
-    mesh = jax.make_mesh((2, 4), ("a", "b"), axis_types=(axis_type.Explicit,) * 2)
+@pytest.mark.parametrize("placing", ["placed", "anyhow"])
+def test_an_explicit_mesh_serves_too(placing):
+    mesh = jax.make_mesh((2, 4), ("a", "b"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    axes = dict(batch_axis="a", head_axis="b")
+    arrays = placed(mesh, axes) if placing == "placed" else (QUERY, KEY, VALUE)
+
+    def f(*arrays):
+        return sharded_attention(*arrays, mesh=mesh, **axes)
+
+    wanted = dot_product_attention(QUERY, KEY, VALUE)
+    np.testing.assert_allclose(f(*arrays), wanted, rtol=2e-5, atol=2e-6)
     with jax.set_mesh(mesh):
-        arrays = placed(mesh, dict(batch_axis="a", head_axis="b"))
-        got = jax.jit(lambda *a: sharded_attention(*a, mesh=mesh, batch_axis="a", head_axis="b"))(*arrays)
-    np.testing.assert_allclose(got, dot_product_attention(QUERY, KEY, VALUE), rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(jax.jit(f)(*arrays), wanted, rtol=2e-5, atol=2e-6)
 
 
 def test_an_early_spike_on_one_device_is_seen_by_all():
