@@ -197,15 +197,24 @@ def _crowd(n: int, top_weight: float, temperature: float) -> float:
 
 
 def _draw(spread: Callable[..., Any]) -> Any:
-    """The top weight against n for the four behaviours."""
+    """What each behaviour holds steady: n times the top weight for two of them, the top weight for the others."""
     from adatemp import plotting
 
-    figure, axes = plotting.figure()
+    figure, (product, weight) = plotting.figure(height=2.8, ncols=2)
     words = []
-    for name, colour in zip(_BEHAVIOURS, ("muted", "plain", "adaptive", "argmax"), strict=True):
+    for name, colour in zip(_BEHAVIOURS, ("plain", "adaptive", "ours", "argmax"), strict=True):
         curve = _Curve(spread, name, (1.0,))
-        axes.plot(_EXPONENTS, curve.log_w[:, 0] / math.log(10.0), "o-", color=plotting.palette[colour], label=name)
-        words.append(f"{name}: 10 to the {curve.log_w[-1, 0] / math.log(10.0):.1f}")
-    axes.set(xlabel="log₁₀ n", ylabel="log₁₀ of the top weight")
-    axes.legend()
-    return plotting.show(figure, alt="Logarithm of the top weight against that of n; at n = 10¹⁰⁰ " + ", ".join(words))
+        falls = name.endswith("/n")
+        values = np.exp(np.minimum(curve.times_n[:, 0], 300.0)) if falls else curve.w[:, 0]
+        panel = product if falls else weight
+        panel.plot(_EXPONENTS, values, color=plotting.palette[colour], label=name, marker="o")
+        words.append(f"{name}: {values[-1]:.3g}")
+    product.set(yscale="log", xlabel="log₁₀ n", ylabel="n · top weight")
+    weight.set(ylim=(0, 1.05), xlabel="log₁₀ n", ylabel="top weight")
+    for panel in (product, weight):
+        panel.legend()
+    return plotting.show(
+        figure,
+        alt="Left n times the top weight, right the top weight, against the logarithm of n; at n = 10¹⁰⁰ "
+        + ", ".join(words),
+    )
