@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 # 0 * -inf. Far past the underflow of exp in float64 (-745), and with a square that is finite in float32.
 LOWEST_DIFFERENCE = -1e15
 
+# Keys whose terms are summed before they join a longer sum.
+_PIECE = 128
+
 _FLOATING = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -150,11 +153,26 @@ def row_state(z, axes: tuple[int, ...], *, second_moment: bool) -> RowState:
     e = jnp.exp(t)
     return RowState(
         m=m,
-        l=jnp.sum(e, axes),
-        s=jnp.sum(e * t, axes),
+        l=sum_over(e, axes),
+        s=sum_over(e * t, axes),
         count=jnp.sum(z != -jnp.inf, axes, dtype=jnp.int32),  # a NaN counts, so that it shows
-        q=jnp.sum(e * t * t, axes) if second_moment else None,
+        q=sum_over(e * t * t, axes) if second_moment else None,
     )
+
+
+def sum_over(x, axes: tuple[int, ...]):
+    """Sum over the keys, where they are many in pieces of which each is summed first.
+
+    A running sum of many equal small terms is rounded each time in the same direction: with 2,048 keys an entropy was
+    off by 2e-5 nats, with 131,072 by 8e-5. The barrier keeps the compiler from making one sum of the two.
+    """
+    n = x.shape[-1]
+    if axes != (x.ndim - 1,) or n < 4 * _PIECE:
+        return jnp.sum(x, axes)
+    whole = n // _PIECE * _PIECE
+    pieces = jnp.sum(x[..., :whole].reshape(*x.shape[:-1], -1, _PIECE), -1)
+    total = sum_over(jax.lax.optimization_barrier(pieces), axes)
+    return total if whole == n else total + jnp.sum(x[..., whole:], -1)
 
 
 def shifted(z, m, axes: tuple[int, ...], lowest: float = LOWEST_DIFFERENCE):

@@ -29,16 +29,22 @@ def attend_key_blocks(problem, rule, queries: Queries, keys: Keys, block_k: int,
     """Output [B, T, N, V], or None without values, and statistics [B, T, N], with logits for block_k keys at a time."""
     blocks = cut_keys(problem, queries, keys, block_k)
     second_moment = rule is not None and "variance" in rule.needs
+    # The gradient of queries adds up over the blocks of keys, in the dtype that the loop sees: never bfloat16.
+    wide = queries.replace(query=queries.query.astype(problem.stats_dtype))
+
+    def joined(block):
+        queries_of_block, keys_of_block = join(wide, block)
+        return queries_of_block.replace(query=queries_of_block.query.astype(queries.query.dtype)), keys_of_block
 
     def state_of(block):
-        return key_state(problem, *join(queries, block), second_moment=second_moment)
+        return key_state(problem, *joined(block), second_moment=second_moment)
 
     state = merge_all(jax.lax.map(jax.checkpoint(state_of), blocks))
     beta = beta_from_state(rule, queries, state)
 
     @jax.checkpoint
     def add(sums, block):
-        queries_and_keys = join(queries, block)
+        queries_and_keys = joined(block)
         part = tempered_sums(problem, live_logits(problem, *queries_and_keys), queries_and_keys[1], beta, state.m)
         return tuple(a + b for a, b in zip(sums, part)), None
 

@@ -69,16 +69,21 @@ def attend(problem, rule, *, with_output: bool, with_stats: bool, config: Chunke
 
     sliced = [jnp.reshape(x, (-1, T, jnp.shape(x)[-1])) for x, varies in zip(leaves, per_query) if varies]
 
+    # Gradients of keys and values add up over the blocks of queries, in the dtype that the loop sees: never bfloat16.
+    dtypes = jax.tree.map(lambda x: x.dtype, keys)
+    keys = jax.tree.map(lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)) if _is_floating(x) else x, keys)
+
     def attend_span(span):
         queries_of_span, sliced_of_span, keys_of_span = cut_span(span, queries, sliced, keys)
 
         def attend_block(block):
             queries, sliced = block
             sliced = iter(sliced)
+            keys = jax.tree.map(lambda x, dtype: x.astype(dtype), keys_of_span, dtypes)
             rule = jax.tree.unflatten(of_rule, [next(sliced) if varies else x for x, varies in zip(leaves, per_query)])
             if block_k is not None:
-                return attend_key_blocks(problem, rule, queries, keys_of_span, block_k, with_stats=with_stats)
-            return attend_rows(problem, rule, queries, keys_of_span, with_stats=with_stats)
+                return attend_key_blocks(problem, rule, queries, keys, block_k, with_stats=with_stats)
+            return attend_rows(problem, rule, queries, keys, with_stats=with_stats)
 
         return map_query_blocks(attend_block, (queries_of_span, sliced_of_span), span.last - span.first, block_q)
 
@@ -107,6 +112,10 @@ def block_sizes(problem, config: ChunkedConfig | None = None) -> tuple[int, int 
     if block_k is None and column * block_q * S > _MOST_BYTES and config.block_k is None:
         block_k = max(128, _MOST_BYTES // (column * block_q) // 128 * 128)
     return min(block_q, T), None if block_k is None or block_k >= S else block_k
+
+
+def _is_floating(array) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.floating)
 
 
 def _split(S: int) -> int:
