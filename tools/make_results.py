@@ -25,7 +25,17 @@ from adatemp import runtime
 from tools.code_hash import ROOT, code_hash, depends_on
 
 # In the order of what needs what.
-NAMES = ("recipes", "table1", "head", "added_items", "dispersion_bounds", "training_arms", "streaming", "compiled")
+NAMES = (
+    "recipes",
+    "table1",
+    "head",
+    "added_items",
+    "dispersion_bounds",
+    "spectral_bounds",
+    "training_arms",
+    "streaming",
+    "compiled",
+)
 STORED = ROOT / "book" / "results"
 CELLS = ROOT / "_build" / "results"
 DIGITS = 5

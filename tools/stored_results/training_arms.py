@@ -23,7 +23,7 @@ CELLS = tuple(f"{arm}, seed {seed}" for arm in price_of_sharpness.ARMS for seed 
 SECONDS = 20
 DATA = ()
 
-STEPS, EVERY = 6_000, 250
+STEPS, EVERY = 4_000, 250
 SETS, ITEMS = 128, 256
 COUNTED = {16: 2048, 256: 1024, 1024: 512, 4096: 256, 16384: 128}
 
