@@ -271,3 +271,45 @@ def test_pytorch_166211_and_jax_38495_the_same_call_gives_the_same_bits_however_
     for _ in range(20):
         assert_equal_bits(gradient(arrays)[0], first)
         assert_equal_bits(function(arrays), jitted)
+
+
+@every_implementation
+def test_flash_attention_1133_a_window_as_wide_as_the_sequence_is_causal_to_the_bit(implementation):
+    arrays = draw(24, 24)
+    pair = [attend(implementation, **o) for o in ({"is_causal": True}, {"local_window_size": (23, 0)})]
+    causal, window = (compiled(function, arrays)(arrays) for function in pair)
+    assert_equal_bits(causal, window)
+
+
+@every_implementation
+def test_flash_attention_895_and_443_windows_where_there_are_more_queries_than_keys(implementation):
+    """The right side may be wider than the keys; queries that stand past the keys' end see none, and harm nothing."""
+    arrays = draw(40, 5)
+    cotangents = cotangents_of(arrays)
+    options = {"local_window_size": (2, 1000)}
+    function = with_gradients(attend(implementation, **options))
+    rows, gradients = compiled(function, arrays, cotangents)(arrays, cotangents)
+    plainly = with_gradients(lambda a: plain.attention(a, options, published_rows))
+    want, want_gradients = jax.jit(plainly)(arrays, cotangents)
+    np.testing.assert_allclose(rows.output, want.output, atol=5e-6)
+    assert np.all(rows.output[:, 7:] == 0) and np.all(rows.lse[:, 7:] == -np.inf)
+    for name in gradients:
+        np.testing.assert_allclose(gradients[name], want_gradients[name], atol=5e-5, err_msg=name)
+
+
+@every_implementation
+def test_jax_34920_and_27184_a_bias_shared_by_the_heads_is_mapped_and_has_a_gradient(implementation):
+    arrays = draw(17, 33, N=4, K=2)
+    biases = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1, 1, 17, 33)), jnp.float32)
+
+    def loss(bias):
+        return jnp.sum(jnp.sin(attend(implementation)(arrays | {"bias": bias}).output))
+
+    got = compiled(jax.vmap(jax.grad(loss)), biases)(biases)
+
+    def plain_loss(bias):
+        rows = plain.attention(arrays | {"bias": bias}, {"bias": np.zeros((1, 1, 17, 33))}, published_rows)
+        return jnp.sum(jnp.sin(rows.output))
+
+    for bias, gradient in zip(biases, got):
+        np.testing.assert_allclose(gradient, jax.grad(plain_loss)(bias), atol=1e-5)
