@@ -64,6 +64,11 @@ def require_weight(epsilon: Any, name: str = "epsilon") -> None:
     _require(name, epsilon, lambda v: (v > 0) & (v < 1), "a weight in the open interval (0, 1)")
 
 
+def require_fraction(name: str, value: Any) -> None:
+    """Raises ValueError unless every value is at least 0 and below 1."""
+    _require(name, value, lambda v: (v >= 0) & (v < 1), "in [0, 1): a share of the mass")
+
+
 def require_not_negative(name: str, value: Any, meaning: str) -> None:
     """Raises ValueError unless every value is finite and at least 0; `meaning` says what to pass."""
     _require(name, value, lambda v: (v >= 0) & (v < np.inf), f"finite and not negative: pass {meaning}")

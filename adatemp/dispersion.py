@@ -4,8 +4,8 @@ Throughout, n logits lie within a spread δ = max − min, θ is the temperature
 Python numbers and NumPy arrays give float64 results; JAX arrays give traceable ones in their own precision.
 
 What follows from the bounds, and where a spread comes from, is built in `adatemp._dispersion` and named here: the
-inverse of the entropy floor, read-outs and their margins, number formats and collisions, spectral bounds and radii,
-the spread of real attention, ALiBi, and repeated uniform causal attention.
+inverses of the bounds, the distance from uniform, read-outs and their margins, number formats and collisions, spectral
+bounds and radii, the spread of real attention, ALiBi, and repeated uniform causal attention.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ from adatemp._dispersion.spectral import (
     spread_bound_norms,
     spread_bound_tight,
 )
+from adatemp._dispersion.uniform_distance import distance_ceiling, spread_for_distance
+from adatemp._dispersion.weight_inverse import spread_for_weight
 from adatemp._exact_size import log_size_for_weight_below, size_for_weight_below
 from adatemp._extremal_rows import entropy_extremal_row, lower_extremal_row, peak_normaliser, upper_extremal_row
 
@@ -65,7 +67,11 @@ __all__ = [
     "entropy_extremal_row",
     "size_for_weight_below",
     "log_size_for_weight_below",
-    # the floor read backwards
+    # how far from uniform
+    "distance_ceiling",
+    # the bounds read backwards
+    "spread_for_weight",
+    "spread_for_distance",
     "spread_for_entropy",
     "log_size_for_entropy_above",
     # read-outs
