@@ -31,6 +31,7 @@ NAMES = (
     "head",
     "added_items",
     "dispersion_bounds",
+    "failures",
     "spectral_bounds",
     "training_arms",
     "streaming",
