@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from tools.stored_results import head as stored_head
+
 CELLS = ("read_outs", "formats", "head", "log_rate")
 SECONDS = 12
-DATA = ("book/results/head.npz",)
+DATA = (stored_head.FILE,)
 
 RANDOM, ASCENTS, STEPS = 1_000, 120, 300
 FORMATS = {  # and what its sums are kept in
