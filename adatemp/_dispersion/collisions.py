@@ -32,7 +32,7 @@ def collision_size_output(
 
     Rounding is monotone, so this is a threshold: outputs differ at smaller sizes and coincide at larger ones, up to the
     error of the precise sum. h is between u/2 and u of |v_B|, so n is about e^s/u where |v_A − v_B| = |v_B|, and at
-    most four times that.
+    most twice that.
 
     Args:
         value_a: v_A, rounded to the dtype first.
