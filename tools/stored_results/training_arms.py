@@ -19,7 +19,7 @@ from adatemp.tasks import price_of_sharpness
 from adatemp.tasks._retrieval_readouts import evaluate_sizes
 
 SEEDS = 3
-CELLS = tuple(f"{arm}, seed {seed}" for arm in price_of_sharpness.ARMS for seed in range(SEEDS))
+CELLS = tuple(f"{arm}, seed {seed}" for seed in range(SEEDS) for arm in price_of_sharpness.ARMS)
 SECONDS = 20
 DATA = ()
 
