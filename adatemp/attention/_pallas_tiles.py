@@ -1,11 +1,10 @@
 """What the GPU kernels share: the static form of a call, tiles of arrays, which keys a tile sees, logits of a tile.
 
 Logits stand in the kernels as t = log2(e) (z - m), with m the largest live logit of the row, so that exp2(t) is
-exp(z - m) and a common offset of the row's logits costs no digits. Where the logits are the scaled products alone
-("direct"), z = scale x, the row's state holds M = log2(e) scale max x, and t = (log2(e) scale) x - M is one fused
-instruction, which rounds once. With a bias or a soft cap the state holds m itself and t = (z - m) log2(e), which stays
-finite even for a bias of the lowest float. The interpreter has no fused instruction: there the state of direct logits
-holds max x, and t = (x - max x) (log2(e) scale).
+exp(z - m). The difference is taken before anything is scaled: between neighbouring floats it is exact, so a common
+offset of the row's logits costs no digits, and no finite bias overflows. Triton rounds products and sums apart, so
+this costs no more than the other order. Where the logits are multiples of the products alone ("direct"), z = scale x,
+they stay x, m is the largest x, and the scale waits until after the difference.
 
 A tile that every query of a block sees whole is computed without any mask. The tiles at an edge (of the causal
 triangle, a window, the lengths), and all tiles when there is a mask, a bias or segments, select before they
@@ -57,7 +56,6 @@ class Form:
         precision: Of every product, as `lax.dot_general` takes it.
         compensated: Whether sums over tiles are compensated.
         interpret: Whether the kernels run in the interpreter.
-        fuses: Whether a product and a difference are one instruction, as they are on a GPU.
     """
 
     batch: int
@@ -77,7 +75,6 @@ class Form:
     precision: object
     compensated: bool
     interpret: bool
-    fuses: bool = True
 
     @property
     def group(self) -> int:
@@ -95,14 +92,9 @@ class Form:
         return LOG2_E * self.scale if self.direct else LOG2_E
 
     @property
-    def fused(self) -> bool:
-        """Whether a row's state m is in units of log 2, and not in those of the tile's logits."""
-        return self.direct and self.fuses
-
-    @property
     def unit(self) -> float:
         """A row's state m, times this, is in nats."""
-        return LN_2 if self.fused else LN_2 * self.factor
+        return self.scale if self.direct else 1.0
 
     @property
     def masks_elements(self) -> bool:
@@ -248,21 +240,15 @@ def hide(x, seen):
     return x if seen is None else jnp.where(seen, x, -jnp.inf)
 
 
-def largest(form: Form, x):
-    """Largest logit of each row of a tile, in the units of the row's state."""
-    m = jnp.max(x, 1)
-    return m * form.factor if form.fused else m
-
-
 def difference(form: Form, m, m_new):
-    """log2(e) (m - m_new) of two row states."""
-    d = m - m_new if form.fused else (m - m_new) * form.factor
+    """log2(e) (m - m') of two row states; the first is the lowest float while no live logit has been seen."""
+    d = (m - m_new) * form.factor
     return jnp.where(d < LOWEST_DIFFERENCE, LOWEST_DIFFERENCE, d)
 
 
 def shifted(form: Form, x, m, seen):
     """t = log2(e) (z - m), m given along its axis. A selection cuts it: on a GPU a maximum would drop a NaN."""
-    t = x * form.factor - m if form.fused else (x - m) * form.factor
+    t = (x - m) * form.factor
     return t if seen is None else jnp.where(t < LOWEST_DIFFERENCE, LOWEST_DIFFERENCE, t)
 
 

@@ -1,9 +1,8 @@
 """Tiles of the GPU kernels: what a caller may set, the defaults for each GPU, and what fits its shared memory.
 
 Where the defaults come from: tiles of 16 to 128 were compiled for each GPU, and of those that keep everything in
-registers the largest taken; `make compile` says what they need. None has been timed yet. Float32 of heads wider than 128
-does not fit the registers at any tile, since each of its numbers takes two of them in three-pass products: it works, and
-spills.
+registers the largest taken; `make compile` says what they need. None has been timed yet. Float32 in heads wider than
+128 fits the registers at no tile, since in three-pass products each number takes two of them: it works, and spills.
 """
 
 from __future__ import annotations

@@ -140,7 +140,6 @@ def _call(problem: Problem, rule, with_output: bool, with_stats: bool, config: P
         precision=products_precision(problem.query.dtype, problem.precision, config.interpret),
         compensated=config.compensated,
         interpret=config.interpret,
-        fuses=not config.interpret,
     )
     kernels = tiles(config, problem.query.dtype, form.width, value_width)
     leaves, structure = jax.tree.flatten(rule)

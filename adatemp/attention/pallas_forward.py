@@ -42,7 +42,6 @@ from adatemp.attention._pallas_tiles import (
     dot,
     finite,
     is_finite,
-    largest,
     load,
     shifted,
     store,
@@ -179,7 +178,7 @@ def _update(program: query_grid.Program, state: State, x, seen, beta=None):
     With d = log2(e) (m - m'), the old sums move to the new maximum by expanding (t + d) and (t + d)^2.
     """
     form = program.form
-    m = jnp.maximum(state.m, largest(form, x))
+    m = jnp.maximum(state.m, jnp.max(x, 1))
     d = difference(form, state.m, m)
     t = shifted(form, x, m[:, None], seen)
     if beta is not None:

@@ -15,7 +15,6 @@ from adatemp import attention_entropy, dot_product_attention
 from adatemp._compat import enable_x64
 from adatemp._rule import rule
 from adatemp.attention import configs
-from adatemp.attention._pallas_tiles import Form
 from adatemp.attention.configs import PallasConfig
 from adatemp.temperature import PAPER, PAPER_COEFFICIENTS, constant, polynomial
 
@@ -185,17 +184,6 @@ def test_a_beta_of_one_is_plain_attention():
     online = functools.partial(dot_product_attention, is_causal=True, **PALLAS)
     temperatures = None, constant(jnp.ones(N))  # one loop for both: the same bits
     assert_equal(*(compiled(lambda *x, r=r: online(*x, temperature=r), *arrays)(*arrays) for r in temperatures))
-
-
-def test_the_form_for_gpus_gives_the_same_at_ordinary_logits(monkeypatch):
-    # One fused instruction there, two roundings here, each 6e-8 of the logit: fine below a hundred.
-    arrays, options = draw(), {"is_causal": True, "sink": np.float32([0, 1, 2, 3])}
-    want = everything(*arrays, **options)
-    monkeypatch.setattr(Form, "fused", Form.direct)
-    jax.clear_caches()  # the choice is made when a call is traced
-    got = everything(*arrays, **options)
-    jax.clear_caches()
-    assert_close(got, want, 2e-5)
 
 
 def test_two_runs_give_the_same_bits():
