@@ -272,7 +272,7 @@ def _check_number(name: str, value) -> float:
             "multiply the query by a learned scale instead"
         )
     try:
-        value = float(value)
+        value = float(value if not getattr(value, "shape", ()) else None)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, got {value!r}") from None
     except OverflowError:

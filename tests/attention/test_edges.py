@@ -40,11 +40,11 @@ def test_one_query_and_one_key(implementation, T, S):
         np.testing.assert_allclose(gradients["query"], moved / np.sqrt(8), atol=1e-6)
 
 
-@pytest.mark.parametrize("implementation", ["dense", "pallas"])
 @pytest.mark.parametrize("H", [1, 3, 40, 72, 80, 96, 112, 160, 192, 256])
-def test_heads_of_any_width(implementation, H):
-    arrays = draw(17, 33, H=H, V=max(1, 260 - H))
-    rows = compiled(attend(implementation), arrays)(arrays)
+def test_heads_of_any_width(H):
+    """In the kernels, whose tiles are powers of two wide; the other forms have no tiles."""
+    arrays = draw(17, 33, H=H, V=max(1, 256 - H))
+    rows = compiled(attend("pallas"), arrays)(arrays)
     assert_plain(rows, arrays)
 
 
