@@ -111,23 +111,22 @@ def judge_bound(attack: Mapping[str, Any]) -> str:
 
 #: The bounds of chapter 3 in words, by what the stored attack calls them, and who states them.
 BOUNDS = {
-    ("largest weight", "simple"): ("No weight is above e^(δ/θ)/n", "Lemma 2.1"),
-    ("smallest weight", "simple"): ("No weight is below e^(−δ/θ)/n", "Lemma 2.1"),
-    ("largest weight", "tight"): ("No weight is above 1/(1 + (n−1)e^(−δ/θ))", "ours"),
-    ("smallest weight", "tight"): ("No weight is below 1/(1 + (n−1)e^(δ/θ))", "ours"),
+    ("largest weight", "simple"): ("p ≤ κ/n", "Lemma 2.1"),
+    ("smallest weight", "simple"): ("p ≥ 1/(κn)", "Lemma 2.1"),
+    ("largest weight", "tight"): ("p ≤ κ/(κ + n − 1)", "ours"),
+    ("smallest weight", "tight"): ("p ≥ 1/(1 + (n − 1)κ)", "ours"),
     ("entropy", "linear"): ("H ≥ log n − δ/θ", "ours"),
     ("entropy", "quadratic"): ("H ≥ log n − (δ/θ)²/8", "ours"),
     ("entropy", "exact"): ("H ≥ log n − (ζ − 1 − log ζ)", "ours"),
-    ("distance from uniform", "exact"): ("Distance from uniform ≤ tanh(δ/4θ)", "ours"),
+    ("distance from uniform", "exact"): ("distance ≤ tanh(δ/4θ)", "ours"),
 }
 
 
 def bound_row(attack: Mapping[str, Any]) -> list[str]:
-    """One line of the page's table of bounds: what is claimed and by whom, what was tried, how near a row came."""
+    """One line of the page's table of bounds: what is claimed, by whom, how near a row came, and the verdict."""
     said, where = BOUNDS[attack["quantity"], attack["bound"]]
     excess = max(attack["random"], attack["ascent"], attack["two_levels"])
-    tried = [f"{attack['rows']:,}", f"{attack['ascents']:,}"]
-    return [said, where, *tried, _gap(-excess), _gap(-attack["furthest"]), judge_bound(attack)]
+    return [said, where, _gap(-excess), _gap(-attack["furthest"]), judge_bound(attack)]
 
 
 def _gap(distance: float) -> str:
@@ -165,6 +164,57 @@ def judge_stream(run: Mapping[str, Any]) -> str:
     return (NOT, PARTLY, REPRODUCED)[exact + small]
 
 
+FEWEST_READ_OUTS, FEWEST_PAIRS, FACTOR, MARGINS = 1000, 100, 2.0, 1e-6
+FORMATS = 5
+
+
+def judge_margin(found: Mapping[str, Any]) -> str:
+    """The verdict on Corollary B.1 with a margin: read-outs answer B from the certified size on.
+
+    Reproduced: at the certified weight no rival leads B, in any of at least 1,000 random read-outs nor at the end of any
+    of 100 ascents. Not reproduced: some rival does. With fewer of either there is no verdict.
+
+    Args:
+      found: "read_outs" of the stored result failures; its module in tools/stored_results says what it holds.
+    """
+    if found["random"] < FEWEST_READ_OUTS or found["ascents"] < FEWEST_ASCENTS:
+        return NOT_TRIED
+    return REPRODUCED if max(found["worst_random"], found["worst_ascent"]) <= MARGINS else NOT
+
+
+def judge_collisions(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The verdict on two sizes for each of five formats, measured and predicted: all, some, or none within a factor 2.
+
+    Args:
+      rows: one for each format, with lists or numbers "predicted" and "measured"; None means that they never collide.
+    """
+    if len(rows) < FORMATS:
+        return NOT_TRIED
+    pairs = [
+        (p, m)
+        for row in rows
+        for p, m in zip(np.atleast_1d(row["predicted"]), np.atleast_1d(row["measured"]), strict=True)
+    ]
+    held = [p is not None and m is not None and 1 / FACTOR <= m / p <= FACTOR for p, m in pairs]
+    return REPRODUCED if all(held) else PARTLY if any(held) else NOT
+
+
+def judge_pairs(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The verdict on Remark B.2 for one trained head: every pair of sets is lost, at or before the certified size.
+
+    Reproduced: all are. Partly: all are lost, not all of them in time, or most are lost. Fewer than 100 pairs: none.
+
+    Args:
+      rows: "head" of the stored result failures.
+    """
+    pairs, failed, certified = (sum(row[key] for row in rows) for key in ("pairs", "failed", "certified"))
+    if pairs < FEWEST_PAIRS:
+        return NOT_TRIED
+    if failed == certified == pairs:
+        return REPRODUCED
+    return PARTLY if failed > pairs / 2 else NOT
+
+
 def overall(words: Sequence[str]) -> str:
     """One verdict for a claim that has several parts.
 
@@ -192,7 +242,6 @@ UNTRIED = {
         Claim("Transformers over a finite vocabulary disperse.", "Theorem 2.2", "4"),
         Claim("Heads of a language model disperse as items are added.", "Figure 3", "4, 14"),
         Claim("Keeping sharp needs large weights.", "Proposition 3.1", "5"),
-        Claim("Dispersion makes some reasoning fail.", "Corollary B.1", "6"),
         Claim("A lower temperature gives a lower entropy.", "Proposition 3.2", "8"),
         Claim("Adaptive temperature raises accuracy on larger sets with no parameter changed.", "Table 1", "8"),
         Claim("Adaptive temperature helps a Gemma model fine-tuned on CLRS-Text.", "CLRS-Text experiments", "16"),

@@ -97,12 +97,62 @@ def test_verdict_on_a_bound_follows_from_the_worst_row_of_the_attack(changed, wo
     assert scoreboard.judge_bound(ATTACK | changed) == word
 
 
-def test_row_of_a_bound_says_what_was_tried_and_how_near_it_came():
+def test_row_of_a_bound_says_how_near_a_row_came():
     said, where, *numbers, word = scoreboard.bound_row(ATTACK)
     assert said.startswith("H ≥ log n") and where == "ours" and word == scoreboard.REPRODUCED
-    assert numbers == ["60,000", "300", "0", "0.012"]
-    assert scoreboard.bound_row(ATTACK | {"two_levels": -0.5, "ascent": -3.2e-7})[4:6] == ["3.2 × 10⁻⁷", "0.012"]
-    assert scoreboard.bound_row(ATTACK | {"furthest": -11.3})[5] == "11"
+    assert numbers == ["0", "0.012"]
+    assert scoreboard.bound_row(ATTACK | {"two_levels": -0.5, "ascent": -3.2e-7})[2:4] == ["3.2 × 10⁻⁷", "0.012"]
+    assert scoreboard.bound_row(ATTACK | {"furthest": -11.3})[3] == "11"
+
+
+READ_OUTS = {"random": 1000, "ascents": 100, "worst_random": -0.3, "worst_ascent": -0.001}
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({}, scoreboard.REPRODUCED),
+        ({"worst_ascent": 1e-9}, scoreboard.REPRODUCED),
+        ({"worst_ascent": 0.01}, scoreboard.NOT),
+        ({"worst_random": math.nan, "worst_ascent": math.nan}, scoreboard.NOT),
+        ({"random": 999}, scoreboard.NOT_TRIED),
+        ({"ascents": 99}, scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_the_margin_follows_from_the_worst_read_out(changed, word):
+    assert scoreboard.judge_margin(READ_OUTS | changed) == word
+
+
+COLLISIONS = 5 * [{"predicted": [10.0, 1e9], "measured": [10.5, 1.2e9]}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        (COLLISIONS, scoreboard.REPRODUCED),
+        (5 * [{"predicted": 20.0, "measured": 20.1}], scoreboard.REPRODUCED),
+        ([*COLLISIONS[1:], {"predicted": [10.0, 1e9], "measured": [10.0, 2.1e9]}], scoreboard.PARTLY),
+        ([*COLLISIONS[1:], {"predicted": [10.0, 1e9], "measured": [10.0, None]}], scoreboard.PARTLY),
+        (5 * [{"predicted": 20.0, "measured": 9.0}], scoreboard.NOT),
+        (COLLISIONS[1:], scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_collisions_needs_every_format_within_a_factor_of_two(rows, word):
+    assert scoreboard.judge_collisions(rows) == word
+
+
+@pytest.mark.parametrize(
+    ("counts", "word"),
+    [
+        ((100, 100, 100), scoreboard.REPRODUCED),
+        ((100, 100, 99), scoreboard.PARTLY),
+        ((100, 60, 60), scoreboard.PARTLY),
+        ((100, 40, 40), scoreboard.NOT),
+        ((99, 99, 99), scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_the_pairs_of_a_head_needs_all_of_them_in_time(counts, word):
+    assert scoreboard.judge_pairs([dict(zip(("pairs", "failed", "certified"), counts))]) == word
 
 
 STREAM = {
