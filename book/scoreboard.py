@@ -171,8 +171,8 @@ FORMATS = 5
 def judge_margin(found: Mapping[str, Any]) -> str:
     """The verdict on Corollary B.1 with a margin: read-outs answer B from the certified size on.
 
-    Reproduced: at the certified weight no rival leads B, in any of at least 1,000 random read-outs nor at the end of any
-    of 100 ascents. Not reproduced: some rival does. With fewer of either there is no verdict.
+    Reproduced: at the certified weight no rival leads B, in any of at least 1,000 random read-outs nor at the end of
+    any of 100 ascents. Not reproduced: some rival does. With fewer of either there is no verdict.
 
     Args:
       found: "read_outs" of the stored result failures; its module in tools/stored_results says what it holds.

@@ -46,6 +46,11 @@ def chapter02() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
+def chapter06() -> SimpleNamespace:
+    return functions_of("06_failing_at_reasoning")
+
+
+@pytest.fixture(scope="session")
 def chapter10() -> SimpleNamespace:
     return functions_of("10_streaming_entropy")
 
@@ -58,3 +63,8 @@ def chapter11() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def chapter03() -> SimpleNamespace:
     return functions_of("03_dispersion")
+
+
+@pytest.fixture(scope="session")
+def chapter05() -> SimpleNamespace:
+    return functions_of("05_price_of_sharpness")
