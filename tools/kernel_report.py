@@ -11,6 +11,7 @@ A case that the compiler refuses has `error` instead. Arguments: cases as JSON, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -31,7 +32,7 @@ os.environ |= {
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.experimental import topologies  # noqa: E402
-from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
 from adatemp.attention import configs  # noqa: E402
 from tools.gpu_targets import GPUS, Gpu  # noqa: E402
@@ -43,7 +44,7 @@ PRODUCT = re.compile(r"(?:mma\.sync|wgmma\.mma_async)\.[\w.:]*")
 def compile_for(gpu: Gpu, function, shapes):
     """The compiled program, for a GPU that need not be there."""
     topology = topologies.get_topology_desc(platform="cuda", target_config=gpu.description, topology="1x1x1")
-    mesh = Mesh(np.array(topology.devices), ("device",))
+    mesh = Mesh(np.array(topology.devices), ("device",), axis_types=(AxisType.Auto,))
     replicated = NamedSharding(mesh, PartitionSpec())
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated) for x in shapes]
     with _abstract_device(gpu):
@@ -55,10 +56,8 @@ def _abstract_device(gpu: Gpu):
     """From JAX 0.11 on, lowering asks which GPU it is for; before, it does not."""
     try:
         device = jax.sharding.AbstractDevice(gpu.name, None, "gpu")
-        mesh = jax.sharding.AbstractMesh((1,), ("device",), abstract_device=device)
+        mesh = jax.sharding.AbstractMesh((1,), ("device",), (AxisType.Auto,), abstract_device=device)
     except (AttributeError, TypeError):
-        import contextlib
-
         return contextlib.nullcontext()
     return jax.sharding.use_abstract_mesh(mesh)
 

@@ -94,7 +94,7 @@ _DEFAULTS = {
     (8.9, 64, 2): Kernels(Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(64, 32, 4, 2)),
     (8.9, 128, 2): Kernels(Tile(128, 32, 8, 2), Tile(32, 64, 8, 2), Tile(64, 64, 8, 2)),
     (8.9, 256, 2): Kernels(Tile(64, 32, 8, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
-    (8.9, 64, 4): Kernels(Tile(64, 16, 4, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
+    (8.9, 64, 4): Kernels(Tile(32, 32, 4, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 2)),
     (8.9, 128, 4): Kernels(Tile(32, 16, 4, 2), Tile(16, 32, 8, 2), Tile(32, 16, 8, 2)),
     (8.9, 256, 4): Kernels(Tile(16, 16, 8, 2), Tile(16, 16, 8, 2), Tile(16, 16, 8, 2)),
     (9.0, 64, 2): Kernels(Tile(128, 64, 8, 2), Tile(64, 64, 8, 2), Tile(64, 64, 8, 2), False),
@@ -165,22 +165,26 @@ def tiles(config: PallasConfig, dtype, width: int, value_width: int, capability:
 def shared_memory(kernels: Kernels, dtype, width: int, value_width: int, capability: float) -> dict[str, int]:
     """Estimated bytes of shared memory of each kernel: the tiles it keeps, those on their way, one of weights.
 
-    Hopper multiplies straight from shared memory, so every stage holds a tile of its own; before, the tile in use has
-    moved to registers and one fewer is held.
+    Before Hopper a 16-bit tile in use has moved to registers, and one fewer is held than there are stages. Three-pass
+    products of float32 hold the weights twice, as a high and a low part, and on Hopper the keys and values too.
     """
     size = jnp.dtype(dtype).itemsize
     h, v = padded_width(width), padded_width(value_width) if value_width else 0
+    hopper, wide = architecture(capability) >= 9.0, size == 4
 
-    def streams(stages: int) -> int:
-        return stages if architecture(capability) >= 9.0 else max(stages - 1, 1)
+    def held(tile: Tile) -> int:
+        """How many tiles there are of what streams by."""
+        return max(1, tile.num_stages - 1 + hopper + wide)
+
+    def weights(tile: Tile) -> int:
+        return (2 if wide else 1) * size * tile.block_q * tile.block_k
 
     f, q, k = kernels.forward, kernels.dq, kernels.dkv
     rows = 4 * 7 * k.block_q  # numbers a row that the dk and dv kernel reads
     return {
-        "forward": size * (f.block_q * h + streams(f.num_stages) * f.block_k * (h + v) + f.block_q * f.block_k),
-        "dq": size * ((q.block_q + streams(q.num_stages) * q.block_k) * (h + v) + q.block_q * q.block_k),
-        "dkv": size * ((k.block_k + streams(k.num_stages) * k.block_q) * (h + v) + k.block_q * k.block_k)
-        + streams(k.num_stages) * rows,
+        "forward": size * (f.block_q * h + held(f) * f.block_k * (h + v)) + weights(f),
+        "dq": size * (q.block_q + held(q) * q.block_k) * (h + v) + weights(q),
+        "dkv": size * (k.block_k + held(k) * k.block_q) * (h + v) + weights(k) + k.num_stages * rows,
     }
 
 

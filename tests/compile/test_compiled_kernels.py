@@ -55,12 +55,12 @@ def test_shared_memory_fits_and_was_estimated(kernels):
             assert kernel["estimated_shared_bytes"] <= 1.8 * kernel["shared_bytes"]
 
 
-def test_memory_beside_the_arguments_grows_with_the_length_alone(programs):
+def test_memory_beside_the_arguments_is_a_few_numbers_a_row(programs):
     for program in programs:
-        size = 4 if program["dtype"] == "float32" else 2
-        rows = 4 * 16 * HEADS * KEYS  # float32 numbers a row: its state, its cotangents, what the kernels hand over
-        vectors = 3 * size * HEADS * KEYS * program["width"] if program["program"].endswith("gradient") else 0
-        assert program["temp_bytes"] <= rows + vectors < HEADS * KEYS**2 / 100
+        # The row's state, its cotangents and what one kernel hands to the next, each float32: 12 are 13 MB, where
+        # logits of all pairs would be 137 GB. The outputs alone need nothing.
+        numbers = 12 if program["program"] in ("adaptive gradient", "plain gradient", "entropy") else 0
+        assert program["temp_bytes"] <= 4 * numbers * HEADS * KEYS
 
 
 def test_products_run_on_tensor_cores_and_add_up_in_float32(kernels):
