@@ -11,22 +11,29 @@ A case that the compiler refuses has `error` instead. Arguments: cases as JSON, 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from importlib import metadata
 from pathlib import Path
 
 DUMP = tempfile.mkdtemp(prefix="adatemp-kernels-")
+atexit.register(shutil.rmtree, DUMP, ignore_errors=True)
+FLAGS = f"--xla_dump_to={DUMP} --xla_gpu_force_compilation_parallelism=1"
+if metadata.version("jax").split(".") >= ["0", "11"]:
+    FLAGS += " --xla_dump_emitter_re=.* --xla_gpu_dump_llvmir=true"  # machine code has to be asked for
 os.environ |= {
     "JAX_PLATFORMS": "cpu",
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # there is no driver whose version could be compared
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "XLA_FLAGS": f"--xla_dump_to={DUMP} --xla_gpu_force_compilation_parallelism=1",
+    "XLA_FLAGS": FLAGS,
 }
 
 import jax  # noqa: E402
