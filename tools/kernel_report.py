@@ -21,19 +21,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib import metadata
 from pathlib import Path
 
 DUMP = tempfile.mkdtemp(prefix="adatemp-kernels-")
 atexit.register(shutil.rmtree, DUMP, ignore_errors=True)
-FLAGS = f"--xla_dump_to={DUMP} --xla_gpu_force_compilation_parallelism=1"
-if metadata.version("jax").split(".") >= ["0", "11"]:
-    FLAGS += " --xla_dump_emitter_re=.* --xla_gpu_dump_llvmir=true"  # machine code has to be asked for
 os.environ |= {
     "JAX_PLATFORMS": "cpu",
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # there is no driver whose version could be compared
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "XLA_FLAGS": FLAGS,
+    # From JAX 0.12 on, machine code is dumped only where it is asked for.
+    "XLA_FLAGS": f"--xla_dump_to={DUMP} --xla_dump_emitter_re=.* --xla_gpu_dump_llvmir=true "
+    "--xla_gpu_force_compilation_parallelism=1",
 }
 
 import jax  # noqa: E402
