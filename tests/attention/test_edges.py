@@ -45,7 +45,7 @@ def test_heads_of_any_width(H):
     """In the kernels, whose tiles are powers of two wide; the other forms have no tiles."""
     arrays = draw(17, 33, H=H, V=max(1, 256 - H))
     rows = compiled(attend("pallas"), arrays)(arrays)
-    assert_plain(rows, arrays)
+    assert_plain(rows, arrays, atol=1e-5)  # logits are sums of up to 256 products
 
 
 @every_implementation
@@ -123,7 +123,7 @@ def test_keys_that_tie_share_evenly_and_have_finite_gradients(implementation):
     three["query"] = jnp.ones_like(arrays["query"])
     rows, gradients = function(three, cotangents)
     # Four keys at 200 / sqrt(8), the others 70 nats below.
-    np.testing.assert_allclose(rows.entropy, np.log(4), atol=1e-6)
+    np.testing.assert_allclose(rows.entropy, np.log(4), atol=2e-6)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradients))
 
 

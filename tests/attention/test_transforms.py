@@ -12,7 +12,7 @@ from calls import assert_equal_bits, attend, draw, published_rows
 from implementations import IMPLEMENTATIONS, compiled
 from plain import attention as plain_attention
 
-from adatemp import constant, dot_product_attention, exp_offset
+from adatemp import constant, exp_offset
 from adatemp._compat import enable_x64
 
 every_implementation = pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -41,7 +41,8 @@ def test_vmap_over_any_of_the_arrays_is_a_loop(implementation, axes):
     for i in range(3):
         want = one(*(several[i if axis == 0 else 0][name] for name, axis in zip(names, axes)))
         for a, b in zip(got, want):
-            np.testing.assert_allclose(a[i], b, atol=2e-6)
+            # Another program: logits of up to 10 whose sums are taken in another order.
+            np.testing.assert_allclose(a[i], b, rtol=2e-6, atol=5e-6)
 
 
 @every_implementation
@@ -214,7 +215,7 @@ def test_a_second_call_of_the_same_shapes_is_not_compiled_again(implementation):
     @jax.jit
     def call(arrays, beta):
         traced.append(None)
-        return dot_product_attention(*arrays.values(), temperature=constant(beta), **IMPLEMENTATIONS[implementation])
+        return attend(implementation, temperature=constant(beta))(arrays).output
 
     outputs = [call(arrays, beta) for beta in (1.2, 1.3, 1.2)]
     assert len(traced) == 1
