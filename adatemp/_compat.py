@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import warnings
 from importlib import metadata
@@ -71,12 +70,10 @@ def flax_mismatch() -> str | None:
     )
 
 
-@contextlib.contextmanager
-def quiet_triton():
-    """Holds back the one warning that Pallas on Triton is deprecated, from JAX 0.11 on, and no other.
+def quiet_triton() -> None:
+    """Silences the one warning that Pallas on Triton is deprecated, given from JAX 0.11 on, and no other.
 
-    There is no replacement that runs on every GPU since Ampere; the version range says what is tested.
+    It is given when a program is lowered, which under jit is after our call has returned, so there is nothing to wrap:
+    the filter stays. No replacement runs on every GPU since Ampere; the version range says what is tested.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
-        yield
+    warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)

@@ -205,8 +205,8 @@ def query_gradient(form: Form, tile: Tile, reads: Reads, arrays: dict, rows: dic
         name="adatemp_dq",
         compiler_params=pltriton.CompilerParams(num_warps=tile.num_warps, num_stages=tile.num_stages),
     )
-    with quiet_triton():
-        return dict(zip(outputs, call(*found.arrays)))
+    quiet_triton()
+    return dict(zip(outputs, call(*found.arrays)))
 
 
 def adatemp_dq(*references, form: Form, tile: Tile, reads: Reads, with_dq: bool, names: tuple[str, ...]):
@@ -277,8 +277,8 @@ def key_gradient(form: Form, tile: Tile, turned: bool, reads: Reads, arrays: dic
         name="adatemp_dkv",
         compiler_params=pltriton.CompilerParams(num_warps=tile.num_warps, num_stages=tile.num_stages),
     )
-    with quiet_triton():
-        return dict(zip(outputs, call(*found.arrays)))
+    quiet_triton()
+    return dict(zip(outputs, call(*found.arrays)))
 
 
 def adatemp_dkv(*references, form: Form, tile: Tile, turned: bool, reads: Reads, names: tuple[str, ...]):
