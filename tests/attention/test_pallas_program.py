@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from types import SimpleNamespace
 
@@ -121,3 +122,44 @@ def test_a_bias_without_a_gradient_costs_nothing_more():
         program = jax.make_jaxpr(jax.grad(loss, argnums=argnums))(*arrays).jaxpr
         dots[argnums] = sum(e.primitive.name == "dot_general" for e in equations(program))
     assert dots[0, 1, 2] == 0 < dots[0, 1, 2, 3]
+
+
+def pretended_gpu():
+    """From JAX 0.11 on, lowering has to be told of a GPU; before, there is nothing to tell."""
+    try:
+        device = jax.sharding.AbstractDevice("NVIDIA A100-SXM4-40GB", None, "gpu")
+        axes = (jax.sharding.AxisType.Auto,)
+        mesh = jax.sharding.AbstractMesh((1,), ("device",), axes, abstract_device=device)
+    except (AttributeError, TypeError):
+        return contextlib.nullcontext()
+    return jax.sharding.use_abstract_mesh(mesh)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32])
+def test_kernels_with_every_option_are_translated_to_triton_in_silence(dtype):
+    # Warnings are errors here. What Triton has no word for fails now, and not on the first GPU it meets.
+    shape = jax.ShapeDtypeStruct
+    B, T, S, N, K = 2, 100, 75, 4, 2
+    query, key, value = shape((B, T, N, 40), dtype), shape((B, S, K, 40), dtype), shape((B, S, K, 24), dtype)
+    options = dict(
+        bias=shape((1, N, T, S), dtype),
+        mask=shape((B, 1, 1, S), bool),
+        sink=shape((N,), jnp.float32),
+        query_lengths=shape((B,), jnp.int32),
+        key_lengths=shape((B,), jnp.int32),
+        query_offset=shape((B,), jnp.int32),
+        query_segments=shape((B, T), jnp.int32),
+        key_segments=shape((B, S), jnp.int32),
+    )
+
+    def gradient(query, key, value, options):
+        def loss(query, key, value):
+            problem = Problem(query, key, value, scale=0.2, is_causal=True, window=(30, 4), soft_cap=20.0, **options)
+            output, stats = pallas.attend(problem, PAPER, with_output=True, with_stats=True)
+            return jnp.sum(output.astype(jnp.float32)) + jnp.sum(stats.entropy + stats.lse_scaled)
+
+        return jax.grad(loss, argnums=(0, 1, 2))(query, key, value)
+
+    with pretended_gpu():
+        lowered = jax.jit(gradient).trace(query, key, value, options).lower(lowering_platforms=("cuda",))
+    assert lowered.as_text().count("triton") >= 3
