@@ -30,8 +30,7 @@ os.environ |= {
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # there is no driver whose version could be compared
     "TF_CPP_MIN_LOG_LEVEL": "3",
     # From JAX 0.12 on, machine code is dumped only where it is asked for.
-    "XLA_FLAGS": f"--xla_dump_to={DUMP} --xla_dump_emitter_re=.* --xla_gpu_dump_llvmir=true "
-    "--xla_gpu_force_compilation_parallelism=1",
+    "XLA_FLAGS": f"--xla_dump_to={DUMP} --xla_dump_emitter_re=ptx --xla_gpu_force_compilation_parallelism=1",
 }
 
 import jax  # noqa: E402
