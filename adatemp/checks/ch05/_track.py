@@ -231,7 +231,7 @@ def _stages() -> tuple[Stage, ...]:
 
 
 def _once(track: Callable[..., Any], v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    sigma, following = track(*map(jnp.asarray, _kernels()), jnp.asarray(v, jnp.float32))
+    sigma, following = _compiled(track)(*map(jnp.asarray, _kernels()), jnp.asarray(v, jnp.float32))
     if sigma is None or following is None:
         raise NotImplementedError
     return np.asarray(sigma).astype(np.float64), np.asarray(following).astype(np.float64)
@@ -247,6 +247,7 @@ def _followed(track: Callable[..., Any]) -> np.ndarray:
     return np.array(found)
 
 
+@functools.cache  # op by op, the first call of each operation compiles
 def _compiled(track: Callable[..., Any]) -> Callable[..., Any]:
     """The function under jit where that is possible; the stage about cost says so where it is not."""
     step = jax.jit(track)
