@@ -140,8 +140,8 @@ def climb(function: Callable[[Head], jax.Array], heads: Head) -> jax.Array:
         start = heads, jnp.full(heads["y"].shape[0], -jnp.inf)
         return jnp.max(jax.lax.fori_loop(0, STEPS, step, start)[1])
 
-    groups = range(0, heads["y"].shape[0], GROUP)
-    return max(ascend(jax.tree.map(lambda x: x[first : first + GROUP], heads)) for first in groups)
+    groups = [slice(first, first + GROUP) for first in range(0, heads["y"].shape[0], GROUP)]
+    return max(ascend({name: values[group] for name, values in heads.items()}) for group in groups)
 
 
 def built(form: str, rotated: bool, shape: tuple[int, int, int]) -> Head:
