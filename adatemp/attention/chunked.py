@@ -27,8 +27,9 @@ from adatemp.attention._spans import cut_span, spans_of
 # Bytes of logits that a block may have, by platform: what stays in the cache of a processor core, what keeps a
 # graphics processor busy.
 _BLOCK_BYTES = {"cpu": 2**21, "gpu": 2**27, "tpu": 2**25}
-# Fewest queries in a block before the keys are cut as well, and the bytes of logits beyond which they are.
-_FEWEST_QUERIES, _MOST_BYTES = 8, 2**29
+# Queries that a block has even if it then leaves the cache: each block reads all keys and values, and backwards adds to
+# their gradients. Bytes of logits that a block never has: before, queries go down to a multiple, then the keys are cut.
+_FEW_ENOUGH, _MOST_BYTES = 32, 2**29
 _QUERIES_MULTIPLE = 8
 # Up to so many queries it is decoding: there is nothing to cut but the keys, into so many splits of at least so many.
 FEW_QUERIES, _SPLITS, _SHORTEST_SPLIT = 8, 16, 1024
@@ -105,8 +106,9 @@ def block_sizes(problem, config: ChunkedConfig | None = None) -> tuple[int, int 
     column = B * N * problem.stats_dtype.itemsize  # bytes of one query against one key
     block_q, block_k = config.block_q, config.block_k
     if block_q is None:
-        affordable = _BLOCK_BYTES.get(jax.default_backend(), 2**25) // (column * (block_k or S))
-        block_q = max(_FEWEST_QUERIES, affordable // _QUERIES_MULTIPLE * _QUERIES_MULTIPLE)
+        row = column * (block_k or S)
+        affordable = max(_BLOCK_BYTES.get(jax.default_backend(), 2**25), min(_FEW_ENOUGH * row, _MOST_BYTES)) // row
+        block_q = max(1, affordable // _QUERIES_MULTIPLE) * _QUERIES_MULTIPLE
         # Blocks of even size: 100 queries in two of 50, not in 64 and 36 made up to 64.
         block_q = math.ceil(T / math.ceil(T / block_q))
     if block_k is None and column * block_q * S > _MOST_BYTES and config.block_k is None:
