@@ -178,12 +178,13 @@ def test_tiles_of_the_key_kernel_give_the_same_lying_down_and_upright(monkeypatc
 
 
 def test_a_beta_of_one_is_plain_attention():
+    # A few roundings apart and not the same bits: on a processor the multiplication by beta changes what is fused.
     arrays = draw()
-    one = everything(*arrays, is_causal=True, temperature=polynomial([0.5]))  # below 1 everywhere, so 1
-    assert_close(one, everything(*arrays, is_causal=True, temperature=None), 1e-6)  # two loops and one: other sums
-    online = functools.partial(dot_product_attention, is_causal=True, **PALLAS)
-    temperatures = None, constant(jnp.ones(N))  # one loop for both: the same bits
-    assert_equal(*(compiled(lambda *x, r=r: online(*x, temperature=r), *arrays)(*arrays) for r in temperatures))
+    plain = everything(*arrays, is_causal=True, temperature=None)
+    below_one_everywhere = polynomial([0.5])
+    assert_close(everything(*arrays, is_causal=True, temperature=below_one_everywhere), plain, 1e-6)
+    online = functools.partial(dot_product_attention, is_causal=True, temperature=constant(jnp.ones(N)), **PALLAS)
+    assert_close(jax.device_get(compiled(online, *arrays)(*arrays)), plain[0].output, 1e-6)
 
 
 def test_two_runs_give_the_same_bits():
