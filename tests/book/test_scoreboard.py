@@ -187,6 +187,35 @@ def test_verdict_on_the_stream_needs_the_entropy_and_the_memory(run, word):
     assert scoreboard.judge_stream(run) == word
 
 
+SPECTRAL = {"form": "norms", "rotated": False, "rows": 2000, "ascents": 120, "random": -0.5, "ascent": -1e-9}
+SPECTRAL |= {"built": 0.0, "furthest": 0.0}
+
+
+def test_row_of_a_form_shows_a_broken_bound_as_such():
+    said, where, *numbers, word = scoreboard.spectral_row(SPECTRAL)
+    assert where == "Proposition 3.1" and numbers == ["0", "0"] and word == scoreboard.REPRODUCED
+    broken = {"form": "tight", "rotated": True, "random": 0.2, "ascent": 0.99, "furthest": 0.98}
+    assert scoreboard.spectral_row(SPECTRAL | broken)[2:] == ["−0.99", "−0.98", scoreboard.NOT]
+    assert scoreboard.spectral_row(SPECTRAL | {"rows": 10})[-1] == scoreboard.NOT_TRIED
+
+
+TRAINED = 5 * [{"step": list(range(10)), "worst_norms": 10 * [0.5]}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        (TRAINED, scoreboard.REPRODUCED),
+        ([*TRAINED, {"step": list(range(10)), "worst_norms": [*9 * [0.5], 1.01]}], scoreboard.NOT),
+        ([*TRAINED, {"step": list(range(10)), "worst_norms": [*9 * [0.5], math.nan]}], scoreboard.NOT),
+        (TRAINED[1:], scoreboard.NOT_TRIED),
+        ([*TRAINED, {"step": [0], "worst_norms": [0.5]}], scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_the_bound_in_training_needs_every_look(rows, word):
+    assert scoreboard.judge_training(rows) == word
+
+
 @pytest.mark.parametrize(
     ("words", "word"),
     [
