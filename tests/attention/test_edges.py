@@ -155,7 +155,8 @@ def test_sinks_from_absent_to_all_there_is(implementation, sink):
         assert_plain(rows, arrays)
         assert np.all(gradients["sink"] == 0)
     else:
-        assert np.all(rows.output == 0) and np.all(rows.lse_scaled == sink)
+        assert np.all(rows.output == 0)
+        np.testing.assert_allclose(rows.lse_scaled, sink, rtol=2e-7)  # a unit: it may be made as a sum with the maximum
         np.testing.assert_allclose(gradients["sink"], cotangents.lse_scaled.sum((0, 1)), rtol=1e-5)
 
 
