@@ -37,7 +37,8 @@ def ex2(broken: Callable[..., Any], repaired: Callable[..., Any]) -> Report:
     Args:
         broken: `broken(query_kernel, key_kernel, rotate) -> (y, x, query_position, first, second)`. Two items are the
             same vector x [D] and stand at the positions `first` and `second`; the query y [D] stands at
-            `query_position`. Their logits ⟨R_t W_Q y, R_i W_K x⟩/√H shall differ by at least a fiftieth of the norm form.
+            `query_position`. Their logits ⟨R_t W_Q y, R_i W_K x⟩/√H shall differ by a fiftieth of the norm form at
+            least.
         repaired: the bound c‖q‖ max‖k_i − k_j‖ for queries and keys as the product sees them. `items` is [n, D],
             `positions` [n]. It shall hold for every input and be attained where any bound can be.
         `rotate(vectors, positions)` is `checks.ch05.rotate`; the kernels are [D, H].
