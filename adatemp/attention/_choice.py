@@ -51,7 +51,10 @@ def choose(problem: Problem, rule: TemperatureRule | None, implementation, confi
             return name, its_config, "chunked" if on_device else None
         reasons.append(f"{name}: {reason}")
     raise NotImplementedError(
-        "no implementation asked for can serve this call. " + "; ".join(reasons) + ". implementation=None always works"
+        "no implementation asked for can serve this call. "
+        + "; ".join(reasons)
+        + ". implementation=None always works"
+        + ("" if config is None else " without config")
     )
 
 
@@ -97,7 +100,11 @@ def _refusal(name: str, problem: Problem, rule, config) -> str | None:
 
 def compute_capabilities() -> tuple[float, ...]:
     """The compute capability of every visible device, 0 for what is not a CUDA device."""
-    return tuple(
-        float(device.compute_capability) if device.platform == "gpu" and hasattr(device, "compute_capability") else 0.0
-        for device in jax.devices()
-    )
+    return tuple(_compute_capability(device) for device in jax.devices())
+
+
+def _compute_capability(device) -> float:
+    try:
+        return float(device.compute_capability) if device.platform == "gpu" else 0.0
+    except (AttributeError, ValueError):  # AMD's have none, or a name such as gfx942
+        return 0.0

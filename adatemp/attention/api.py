@@ -32,7 +32,7 @@ def dot_product_attention(
     *,
     scale: float | None = None,
     is_causal: bool = False,
-    query_offset: int | Int[Array, "#B"] = 0,
+    query_offset: int | Int[ArrayLike, " B"] = 0,
     query_seq_lengths: Int[ArrayLike, " B"] | None = None,
     key_value_seq_lengths: Int[ArrayLike, " B"] | None = None,
     local_window_size: int | tuple[int, int] | None = None,
@@ -58,7 +58,8 @@ def dot_product_attention(
 
     A query without keys (all hidden, or all -inf) gets output 0, entropy 0, beta 1, lse -inf and gradient 0, where
     `jax.nn` averages the values it was told to hide. NaN or infinity in a key or value is kept from every query that
-    does not see it, in values and gradients; queries that see it become NaN.
+    does not see it, in values and gradients; queries that see it become NaN, except that a key whose product with the
+    query is -inf may instead count as hidden.
 
     Statistics and logits are float32 (float64 for float64 inputs) in natural units. Products of float32 run in full
     precision, on GPU as three passes of TensorFloat-32 in the Pallas kernel, never in one unless `precision` asks.
@@ -89,15 +90,16 @@ def dot_product_attention(
         precision: Of the products, a `jax.lax.Precision`, its name, or a `jax.lax.DotAlgorithmPreset`; None for the
             default stated above.
         implementation: "dense" (all logits at once; forward and reverse mode of any order), "chunked" (O(n) memory,
-            any device), "pallas" (O(n) memory, NVIDIA GPUs from compute capability 8.0; reverse mode), a sequence of
-            these to try in order, or None for the fastest that can serve. "xla" means "dense".
+            any device), "pallas" (O(n) memory, NVIDIA GPUs from compute capability 8.0; reverse mode, first order), a
+            sequence of these to try in order, or None for the fastest that can serve. "xla" means "dense".
         config: Sizes of the blocks, a `ChunkedConfig` or `PallasConfig` for the implementation that runs.
 
     Returns:
         [B, T, N, V] in the dtype of the inputs; with `return_stats` also `AttentionStats` of shape [B, T, N].
 
     Raises:
-        TypeError: Arrays of the wrong kind or of different dtypes, a temperature that is not a rule.
+        TypeError: Arrays of the wrong kind or of different dtypes, a temperature that is not a rule, a derivative that
+            the kernels do not have.
         ValueError: Shapes, lengths, a window or an offset that do not fit; an implementation that does not exist; a
             config for another implementation, or one that does not fit the GPU's shared memory.
         NotImplementedError: No implementation asked for can serve; it gives each one's reason.
@@ -155,7 +157,7 @@ def attention_entropy(
     *,
     scale: float | None = None,
     is_causal: bool = False,
-    query_offset: int | Int[Array, "#B"] = 0,
+    query_offset: int | Int[ArrayLike, " B"] = 0,
     query_seq_lengths: Int[ArrayLike, " B"] | None = None,
     key_value_seq_lengths: Int[ArrayLike, " B"] | None = None,
     local_window_size: int | tuple[int, int] | None = None,
@@ -201,7 +203,17 @@ def attend(problem, rule, *, implementation=None, config=None, with_output: bool
     if rule is not None and is_one(rule):
         rule = None
     name, config, otherwise = choose(problem, rule, implementation, config)
-    return _compiled(name, config, otherwise, with_output, with_stats, problem, rule)
+    try:
+        return _compiled(name, config, otherwise, with_output, with_stats, problem, rule)
+    except (TypeError, AssertionError) as error:
+        # JAX's words for the first kind name neither attention nor a way out, and for the second there are none.
+        if name != "pallas" or not ("custom_vjp" in str(error) or (type(error) is AssertionError and not str(error))):
+            raise
+        raise TypeError(
+            "implementation 'pallas' has first derivatives in reverse mode (grad, vjp) alone, not forward-mode ones "
+            "(jvp, jacfwd, linearize) nor second ones (hessian, grad of grad); for those give implementation='dense', "
+            "or 'chunked' where memory is short"
+        ) from error
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))

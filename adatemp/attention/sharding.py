@@ -7,17 +7,18 @@ then knows every row's beta, and the parts of the tempered output are added once
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec, reshard
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, reshard
 
 from adatemp._attention_stats import AttentionStats
 from adatemp._row_state import RowState
 from adatemp._rule import broadcasts, check_rule
-from adatemp.attention._arguments import build_problem
+from adatemp.attention._arguments import build_problem, check_flag
 from adatemp.attention._key_blocks import beta_from_state, finish, key_state, merge_all, tempered_sums
 from adatemp.attention._logits import live_logits, split
 from adatemp.attention._problem import Problem
@@ -27,7 +28,6 @@ from adatemp.attention.chunked import block_sizes
 from adatemp.temperature import PAPER
 
 if TYPE_CHECKING:
-    from jax.sharding import Mesh
     from jaxtyping import Array, Float
 
     from adatemp.temperature import TemperatureRule
@@ -76,6 +76,7 @@ def sharded_attention(
         As `dot_product_attention`, divided over `batch_axis` and `head_axis` and the same along `key_axis`.
 
     Raises:
+        TypeError: A mesh that is none, an option that `dot_product_attention` does not have, and what that refuses.
         ValueError: An axis that the mesh does not have, is named twice, or does not divide its size.
         NotImplementedError: A rule that reads whole rows, or an implementation, together with `key_axis`.
 
@@ -87,6 +88,14 @@ def sharded_attention(
         >>> sharded_attention(query, key, value, mesh=mesh, batch_axis="data", is_causal=True).shape
         (2, 16, 4, 8)
     """
+    if not isinstance(mesh, (Mesh, AbstractMesh)):
+        raise TypeError(f'mesh must be a jax.sharding.Mesh, got {mesh!r}; make one with jax.make_mesh((4,), ("data",))')
+    if value is None:
+        raise TypeError("value must be an array, got None; the entropy alone is in the statistics of return_stats=True")
+    unknown = sorted(set(options) - set(inspect.signature(build_problem).parameters))
+    if unknown:
+        raise TypeError(f"sharded_attention has no argument {', '.join(map(repr, unknown))}; see dot_product_attention")
+    return_stats = check_flag("return_stats", return_stats)
     if temperature is not None:
         check_rule(temperature)
     problem, batched = build_problem(query, key, value, bias, mask, **options)

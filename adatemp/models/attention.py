@@ -58,6 +58,7 @@ def attention_fn(
         TypeError: The temperature is not a rule.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> from flax import nnx
         >>> from adatemp import PAPER, models
         >>> attend = models.attention_fn(temperature=PAPER)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -120,6 +122,24 @@ def test_an_exhausted_sequence_is_one_error_with_every_reason(monkeypatch):
         )
     message = str(refused.value)
     assert all(part in message for part in ("pallas: ", "7.5", "chunked: ", "whole row", "implementation=None"))
+
+
+def test_a_config_that_nothing_serves_is_told_to_go(monkeypatch):
+    devices(monkeypatch, NOT_CUDA)
+    with pytest.raises(NotImplementedError, match="always works without config"):
+        choose(LONG, config=PallasConfig(block_q=32))
+
+
+def test_amd_gpus_whose_capability_is_a_name_are_no_cuda_devices(monkeypatch):
+    device = types.SimpleNamespace
+    seen = [
+        device(platform="gpu", compute_capability="8.9"),
+        device(platform="gpu", compute_capability="gfx942:sramecc+:xnack-"),
+        device(platform="gpu"),
+        device(platform="cpu"),
+    ]
+    monkeypatch.setattr(jax, "devices", lambda: seen)
+    assert _choice.compute_capabilities() == (8.9, 0.0, 0.0, 0.0)
 
 
 def test_a_config_chooses_its_implementation_and_goes_to_no_other(monkeypatch):

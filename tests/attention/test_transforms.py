@@ -79,10 +79,23 @@ def test_forward_mode_agrees_with_reverse_mode_and_with_the_plain_function(imple
             np.testing.assert_allclose(a, b, atol=1e-12)
 
 
-def test_forward_mode_of_the_kernels_is_refused():
+@pytest.mark.parametrize("transform", [lambda f: lambda x: jax.jvp(f, (x,), (x,)), jax.jacfwd])
+def test_forward_mode_of_the_kernels_is_refused_and_dense_named(transform):
     arrays = draw(17, 33)
-    with pytest.raises(TypeError, match="(?i)forward-mode|jvp"):
-        jax.jvp(attend("pallas"), (arrays,), (arrays,))
+    with pytest.raises(TypeError, match="'pallas' has first derivatives in reverse mode.*implementation='dense'"):
+        transform(lambda query: attend("pallas")(arrays | {"query": query}).output)(arrays["query"])
+
+
+@pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("jit", [jax.jit, lambda f: f])
+def test_second_derivatives_of_the_kernels_are_refused_and_dense_named(outer, jit):
+    arrays = draw(17, 33)
+
+    def loss(query):
+        return jnp.sum(attend("pallas")(arrays | {"query": query}).output)
+
+    with pytest.raises(TypeError, match="'pallas'.*nor second ones.*implementation='dense'"):
+        jit(outer(jax.grad(loss)))(arrays["query"])
 
 
 @any_order
