@@ -210,6 +210,7 @@ def query_gradient(form: Form, tile: Tile, reads: Reads, arrays: dict, rows: dic
 
 
 def adatemp_dq(*references, form: Form, tile: Tile, reads: Reads, with_dq: bool, names: tuple[str, ...]):
+    """The kernel of a block of queries: over its keys it sums dq [block_q, H] and dbeta [block_q], in float32."""
     refs = dict(zip(names, references))
     program = query_grid.program(form, tile, refs)
     exists = program.exists
@@ -282,6 +283,10 @@ def key_gradient(form: Form, tile: Tile, turned: bool, reads: Reads, arrays: dic
 
 
 def adatemp_dkv(*references, form: Form, tile: Tile, turned: bool, reads: Reads, names: tuple[str, ...]):
+    """The kernel of a block of keys: over all queries that read them it sums dk [block_k, H] and dv [block_k, V].
+
+    No other program adds to these, so there are no atomics and two runs give the same bits.
+    """
     refs = dict(zip(names, references))
     rows_axis = 1 if turned else 0
     contract = (rows_axis, 0)  # over the queries
