@@ -15,6 +15,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -76,13 +77,18 @@ def _run(share: list[Case], config: dict | None) -> list[dict]:
     command += [json.dumps(config)] if config else []
     environment = {name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "VIRTUAL_ENV")}
     done = []
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as errors,  # and not a pipe, which blocks the process once it is full
+        subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         for line in process.stdout:
             done.append(json.loads(line))
             print(f"  {describe(done[-1])}", flush=True)
-        words = process.stderr.read()
+        process.wait()
+        errors.seek(0)
+        words = errors.read()
     if process.returncode:
         raise RuntimeError(f"{' '.join(command[:3])} failed:\n{words}")
     return done

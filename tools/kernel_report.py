@@ -70,7 +70,7 @@ def report(case: Case, config: configs.PallasConfig | None) -> dict:
     """What the kernels of a case need."""
     gpu = GPUS[case.architecture]
     capability = float("{}.{}".format(*gpu.capability))
-    configs.capabilities = lambda: (capability,)  # the GPU that is pretended to be here
+    configs.compute_capabilities = lambda: (capability,)  # the GPU that is pretended to be here
     jax.clear_caches()
     before = set(os.listdir(DUMP))
     start = time.perf_counter()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-import jax
-
 from adatemp.attention.chunked import FEW_QUERIES, ChunkedConfig
-from adatemp.attention.configs import PallasConfig
+from adatemp.attention.configs import PallasConfig, compute_capabilities
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -96,15 +94,3 @@ def _refusal(name: str, problem: Problem, rule, config) -> str | None:
     if name == "pallas":
         return module_of("pallas").refusal(problem, rule, config, compute_capabilities())
     return None
-
-
-def compute_capabilities() -> tuple[float, ...]:
-    """The compute capability of every visible device, 0 for what is not a CUDA device."""
-    return tuple(_compute_capability(device) for device in jax.devices())
-
-
-def _compute_capability(device) -> float:
-    try:
-        return float(device.compute_capability) if device.platform == "gpu" else 0.0
-    except (AttributeError, ValueError):  # AMD's have none, or a name such as gfx942
-        return 0.0

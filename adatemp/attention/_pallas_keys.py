@@ -17,7 +17,6 @@ from adatemp.attention._pallas_tiles import (
     Operands,
     Pairs,
     Sections,
-    Tile,
     hide,
     index,
     load,
@@ -28,6 +27,7 @@ from adatemp.attention._pallas_tiles import (
     visible,
     visit,
 )
+from adatemp.attention._tile import Tile
 
 
 def grid(form: Form, tile: Tile) -> tuple[int, int, int]:

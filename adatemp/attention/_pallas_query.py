@@ -13,7 +13,6 @@ from adatemp.attention._pallas_tiles import (
     Operands,
     Pairs,
     Sections,
-    Tile,
     hide,
     index,
     load,
@@ -25,6 +24,7 @@ from adatemp.attention._pallas_tiles import (
     visible,
     visit,
 )
+from adatemp.attention._tile import Tile
 
 
 def grid(form: Form, tile: Tile) -> tuple[int, int, int]:

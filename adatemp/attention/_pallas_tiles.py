@@ -23,6 +23,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as pltriton
 
+from adatemp.attention._tile import padded_width
+
 LOG2_E = math.log2(math.e)
 LN_2 = math.log(2.0)
 LOWEST = float(jnp.finfo(jnp.float32).min)
@@ -32,15 +34,6 @@ LOWEST_DIFFERENCE = -1e15
 
 # What stands for the logarithm of an empty sum: exp2(t - EMPTY) is 0 for every t, and no live row comes near.
 EMPTY = 1e30
-
-
-class Tile(NamedTuple):
-    """Sizes and launch parameters of one kernel."""
-
-    block_q: int
-    block_k: int
-    num_warps: int
-    num_stages: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,11 +103,6 @@ class Form:
     def value_padded(self) -> int:
         """Value width in a tile."""
         return padded_width(self.value_width)
-
-
-def padded_width(width: int) -> int:
-    """The power of two a head width is padded to; the tensor cores take 16 at least."""
-    return max(16, 1 << (width - 1).bit_length())
 
 
 def index(length: int):

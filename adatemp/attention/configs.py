@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from adatemp.attention._pallas_tiles import Tile, padded_width
+from adatemp.attention._tile import Tile, padded_width
 
 WIDEST = 256
 MOST_MASK_ELEMENTS = 2**31
@@ -140,7 +140,7 @@ def tiles(config: PallasConfig, dtype, width: int, value_width: int, capability:
         ValueError: The tiles need more shared memory than the GPU has.
     """
     if capability is None:
-        capability = min(capabilities(), default=8.9)
+        capability = min((found for found in compute_capabilities() if found), default=8.9)
     defaults = default_tiles(capability, dtype, width, value_width)
     fields = {"forward": "", "dq": "_backward", "dkv": "_backward"}
     chosen = {}
@@ -188,13 +188,16 @@ def shared_memory(kernels: Kernels, dtype, width: int, value_width: int, capabil
     }
 
 
-def capabilities() -> tuple[float, ...]:
-    """Compute capabilities of the CUDA devices there are."""
-    return tuple(
-        float(device.compute_capability)
-        for device in jax.devices()
-        if device.platform == "gpu" and hasattr(device, "compute_capability")
-    )
+def compute_capabilities() -> tuple[float, ...]:
+    """The compute capability of every visible device, 0 for what is not a CUDA device."""
+    return tuple(_compute_capability(device) for device in jax.devices())
+
+
+def _compute_capability(device) -> float:
+    try:
+        return float(device.compute_capability) if device.platform == "gpu" else 0.0
+    except (AttributeError, ValueError):  # AMD's have none, or a name such as gfx942
+        return 0.0
 
 
 def products_precision(dtype, precision, interpret: bool):
@@ -204,7 +207,7 @@ def products_precision(dtype, precision, interpret: bool):
     (`Precision.DEFAULT`) has to be asked for by name.
     """
     if jnp.dtype(dtype) != jnp.float32:
-        return None
+        return lax.Precision.DEFAULT  # and not None, which whatever `jax.default_matmul_precision` says would fill
     if interpret:
         return lax.Precision.HIGHEST  # there the products are float32 whatever is asked
     if isinstance(precision, str):

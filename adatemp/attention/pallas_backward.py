@@ -35,7 +35,6 @@ from adatemp.attention import _pallas_query as query_grid
 from adatemp.attention._pallas_tiles import (
     LN_2,
     Form,
-    Tile,
     along,
     dot,
     finite,
@@ -44,6 +43,7 @@ from adatemp.attention._pallas_tiles import (
     shifted,
     store,
 )
+from adatemp.attention._tile import Tile
 
 
 @dataclasses.dataclass(frozen=True)

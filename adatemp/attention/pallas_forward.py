@@ -36,7 +36,6 @@ from adatemp.attention._pallas_tiles import (
     LOG2_E,
     LOWEST,
     Form,
-    Tile,
     add,
     difference,
     dot,
@@ -46,6 +45,7 @@ from adatemp.attention._pallas_tiles import (
     shifted,
     store,
 )
+from adatemp.attention._tile import Tile
 
 
 @dataclasses.dataclass(frozen=True)

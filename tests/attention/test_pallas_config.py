@@ -120,7 +120,7 @@ def test_the_public_function_gives_the_reason():
         (jnp.float32, "high", jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3),
         (jnp.float32, jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST),
         (jnp.float32, "default", jax.lax.DotAlgorithmPreset.TF32_TF32_F32),
-        (jnp.bfloat16, "highest", None),
+        (jnp.bfloat16, "highest", jax.lax.Precision.DEFAULT),
     ],
 )
 def test_one_pass_of_tensor_float_has_to_be_asked_for(dtype, asked, given):

@@ -170,7 +170,7 @@ def test_tiles_of_the_key_kernel_give_the_same_lying_down_and_upright(monkeypatc
     arrays, bias = draw(), np.float32(np.random.default_rng(3).normal(size=(1, N, T, S)))
     options = {"bias": bias, "local_window_size": 20}
     lying = everything(*arrays, **options)
-    monkeypatch.setattr(configs, "capabilities", lambda: (9.0,))
+    monkeypatch.setattr(configs, "compute_capabilities", lambda: (9.0,))
     jax.clear_caches()  # the choice is made when a call is traced
     upright = everything(*arrays, **options)
     jax.clear_caches()
