@@ -23,6 +23,12 @@ NEEDED = "jax flax optax numpy scipy matplotlib ipywidgets ipython ipykernel nbc
 TOOLS = "pytest pytest-xdist hypothesis jaxtyping hatchling editables".split()
 
 
+# Tests of attention that compile hundreds of programs and hardly depend on the versions: with --everything only.
+LONG = tuple(
+    f"tests/attention/test_{name}.py"
+    for name in ("edges", "known_bugs", "long_rows", "options", "oracle", "spans", "transforms")
+)
+
 # The site's tests need the book's packages, which Colab lacks.
 UNIT_TESTS = (
     *"-m pytest -n 2 -q --ignore tests/book --ignore tests/browser".split(),
@@ -77,11 +83,13 @@ def run(title: str, *arguments: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--notebooks-only", action="store_true", help="the setup cell and the notebooks, no unit tests")
+    parser.add_argument("--everything", action="store_true", help="the long tests of attention too")
     parser.add_argument("--all-notebooks", action="store_true", help="every notebook instead of the first two")
     arguments = parser.parse_args()
     ready()
     if not arguments.notebooks_only:
-        run("unit tests at Colab's versions", *UNIT_TESTS)
+        left_out = [] if arguments.everything else [word for path in LONG for word in ("--ignore", path)]
+        run("unit tests at Colab's versions", *UNIT_TESTS, *left_out)
     run(
         "the setup cell in an environment that holds Colab's versions",
         *"-m pytest -q -m notebooks tests/notebooks".split(),

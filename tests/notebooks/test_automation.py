@@ -14,7 +14,20 @@ from tools import make_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-TARGETS = {"book", "test", "test-fast", "lab", "chapters", "results", "bench", "lint", "floor", "clean", "help"}
+TARGETS = {
+    "book",
+    "test",
+    "test-fast",
+    "compile",
+    "lab",
+    "chapters",
+    "results",
+    "bench",
+    "lint",
+    "floor",
+    "clean",
+    "help",
+}
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
