@@ -28,7 +28,9 @@ class TargetEntropy:
     needs = frozenset({"row"})
 
     def beta(self, stats: RowStatistics) -> Float[Array, "*rows"]:
-        t = stats.row
+        # The largest logit of a row is 0, but a dead row has only huge ones, of which a compiler that fuses a product
+        # with a subtraction makes anything. What beta they get does not matter.
+        t = jnp.where(jnp.max(stats.row, -1, keepdims=True) < 0, 0, stats.row)
         target = jnp.broadcast_to(jnp.asarray(self.entropy, t.dtype), t.shape[:-1])
         return _solve(self.beta_min, self.beta_max, target, t)
 

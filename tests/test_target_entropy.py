@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from row_oracle import oracle
@@ -88,3 +89,18 @@ def test_with_a_lower_limit_below_one_sharp_rows_are_blunted():
     _, stats = solve(ROWS[3:5], target_entropy(0.9, beta_min=0.01))
     assert stats.beta[1] < 1
     np.testing.assert_allclose(reached(ROWS[3:5], stats.beta), 0.9, atol=1e-5)
+
+
+def test_a_dead_row_gives_the_target_no_gradient():
+    """Compiled, a product may be fused with the subtraction of its own rounded value, which is then not 0."""
+    z = jnp.arange(8.0).reshape(2, 4)
+    where = jnp.array([[True] * 4, [False] * 4])
+
+    def beta(entropy, rows):
+        rule = target_entropy(entropy, beta_max=50.0)
+        stats = adaptive_temperature_softmax(z[rows], where=where[rows], temperature=rule, return_stats=True)[1]
+        return stats.beta.sum()
+
+    gradients = [jax.grad(beta)(jnp.float32(0.9), jnp.array(rows)) for rows in ([0, 1], [0], [1])]
+    assert gradients[2] == 0
+    assert gradients[0] == gradients[1] != 0
