@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROOF_KINDS = {"theorem", "lemma", "proposition", "definition", "corollary", "remark", "example", "conjecture"}
+# The environments of amsmath that stand alone; aligned, cases and the like stand inside an equation.
+_NUMBERED = re.compile(r"\s*\\begin\{(equation|align|alignat|flalign|gather|multline)\}")
 _FORMATS = {"figure": "Fig. {}", "table": "Table {}", "section": "Section {}", "equation": "({})"}
 
 
@@ -126,12 +128,11 @@ class _Page:
         self.waiting.clear()
 
     def _equation(self, block: Block, label: str) -> None:
-        starred = re.match(r"\s*\\begin\{\w+\*\}", block.text)
         if label:
             number = self._next("equation")
             target = Target("equation", number, "", self.docname, f"equation-{make_id(label)}")
             self._add(label, target, block.line)
-        elif re.match(r"\s*\\begin\{", block.text) and not starred and block.kind == "math":
+        elif _NUMBERED.match(block.text) and block.kind == "math":
             self._next("equation")  # an amsmath environment without a star is numbered by itself
 
     def _directive(self, block: Block) -> None:
