@@ -12,10 +12,8 @@ import jax.numpy as jnp
 from adatemp._attention_stats import AttentionStats
 from adatemp.attention import _pallas_rule as in_kernel
 from adatemp.attention._pallas_tiles import EMPTY, LOG2_E
-from adatemp.attention._problem import Problem
+from adatemp.attention._problem import STATIC, Problem
 from adatemp.attention.pallas_backward import Reads, bracket, key_gradient, query_gradient
-
-_STATIC = ("scale", "is_causal", "window", "soft_cap", "precision")
 
 
 def gradients(call, floats: dict, others: dict, output, rows: dict, d_output, d_rows, perturbed: dict) -> dict:
@@ -163,7 +161,7 @@ def _bias_gradient(call, floats: dict, others: dict, d_output, d_rows):
     arrays = {name: x for name, x in (floats | others).items() if name != "leaves"}
     if arrays["mask"] is not None:
         arrays["mask"] = arrays["mask"].astype(jnp.bool_)
-    problem = Problem(**arrays, **dict(zip(_STATIC, call.static)))
+    problem = Problem(**arrays, **dict(zip(STATIC, call.static)))
     chunked = importlib.import_module("adatemp.attention.chunked")  # only here: the kernels do not depend on it
     run = partial(chunked.attend, rule=rule, with_output=call.with_output, with_stats=call.with_stats)
     result, pull = jax.vjp(lambda bias: run(problem.replace(bias=bias)), floats["bias"])

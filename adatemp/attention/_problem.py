@@ -26,10 +26,10 @@ _ARRAYS = (
     "key_segments",
     "query_positions",
 )
-_STATIC = ("scale", "is_causal", "window", "soft_cap", "precision")
+STATIC = ("scale", "is_causal", "window", "soft_cap", "precision")
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=list(_ARRAYS), meta_fields=list(_STATIC))
+@partial(jax.tree_util.register_dataclass, data_fields=list(_ARRAYS), meta_fields=list(STATIC))
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """Everything about one call but the temperature rule. B batch, T queries, S keys, N heads, K key heads.

@@ -111,7 +111,7 @@ def block_sizes(problem, config: ChunkedConfig | None = None) -> tuple[int, int 
         block_q = max(1, affordable // _QUERIES_MULTIPLE) * _QUERIES_MULTIPLE
         # Blocks of even size: 100 queries in two of 50, not in 64 and 36 made up to 64.
         block_q = math.ceil(T / math.ceil(T / block_q))
-    if block_k is None and column * block_q * S > _MOST_BYTES and config.block_k is None:
+    if block_k is None and column * block_q * S > _MOST_BYTES:
         block_k = max(128, _MOST_BYTES // (column * block_q) // 128 * 128)
     return min(block_q, T), None if block_k is None or block_k >= S else block_k
 

@@ -17,7 +17,7 @@ from adatemp._attention_stats import AttentionStats
 from adatemp.attention import _pallas_rule as in_kernel
 from adatemp.attention._pallas_gradient import gradients
 from adatemp.attention._pallas_tiles import EMPTY, LN_2, LOG2_E, Form
-from adatemp.attention._problem import Problem
+from adatemp.attention._problem import STATIC, Problem
 from adatemp.attention.configs import Kernels, PallasConfig, products_precision, refusal_of_sizes, tiles
 from adatemp.attention.pallas_forward import Plan, forward
 
@@ -151,7 +151,7 @@ def _call(problem: Problem, rule, with_output: bool, with_stats: bool, config: P
         fused=rule is not None and in_kernel.fits(rule, N),
         with_output=with_output,
         with_stats=with_stats,
-        static=(problem.scale, problem.is_causal, problem.window, problem.soft_cap, problem.precision),
+        static=tuple(getattr(problem, name) for name in STATIC),
     )
     return call, leaves
 
