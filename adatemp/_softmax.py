@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from adatemp._attention_stats import AttentionStats
+from adatemp._constant import is_one
 from adatemp._entropy import row_statistics
+from adatemp._polynomial import PAPER
 from adatemp._row_state import check_rows, live_logits, shifted
 from adatemp._rule import TemperatureRule, beta_of_rows, check_rule
-from adatemp.temperature import PAPER, is_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

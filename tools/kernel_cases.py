@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from adatemp._polynomial import PAPER
 from adatemp.attention import configs, pallas
 from adatemp.attention._problem import Problem
-from adatemp.temperature import PAPER
 
 KEYS = 131_072
 HEADS, KEY_HEADS = 2, 1

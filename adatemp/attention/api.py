@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import jax
 
 from adatemp._attention_stats import AttentionStats
+from adatemp._constant import is_one
+from adatemp._polynomial import PAPER
 from adatemp._rule import check_rule
 from adatemp.attention._arguments import build_problem, check_flag
 from adatemp.attention._choice import choose, module_of
-from adatemp.temperature import PAPER, is_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

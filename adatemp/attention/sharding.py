@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, reshard
 
 from adatemp._attention_stats import AttentionStats
+from adatemp._polynomial import PAPER
 from adatemp._row_state import RowState
 from adatemp._rule import broadcasts, check_rule
 from adatemp.attention._arguments import build_problem, check_flag
@@ -25,7 +26,6 @@ from adatemp.attention._problem import Problem
 from adatemp.attention._query_blocks import hide_filling, map_query_blocks
 from adatemp.attention.api import attend
 from adatemp.attention.chunked import block_sizes
-from adatemp.temperature import PAPER
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from adatemp._polynomial import PAPER
 from adatemp._rule import broadcasts, check_rule
 from adatemp.attention.api import dot_product_attention
-from adatemp.temperature import PAPER
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
