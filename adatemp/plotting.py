@@ -9,7 +9,7 @@
 The last line gives the cell's output: inline SVG whose colours are CSS custom properties. Draw with `palette` and
 `role` only; for a lighter tone use `alpha=`. Write Greek letters and powers as Unicode (θ, δ, n², β₀): they stay text,
 in the reader's font. `$mathtext$` works too, drawn as outlines. matplotlib's global settings are never changed, and
-figures do not pass through pyplot, so nothing is left open.
+figures do not pass through pyplot, so nothing is left open. Numbers that are better read than seen go in a `table`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adatemp import _palette, _picture, _svg
+from adatemp._table import Table, table
 
 if TYPE_CHECKING:
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
-__all__ = ["Picture", "colormap", "figure", "palette", "role", "show"]
+__all__ = ["Picture", "Table", "colormap", "figure", "palette", "role", "show", "table"]
 
 #: The colour of each role, as matplotlib takes it: palette["plain"]. What the names mean stands in `adatemp._palette`.
 palette = MappingProxyType({name: _palette.light(name) for name in (*_palette.STROKES, *_palette.SURFACES)})
