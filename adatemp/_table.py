@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 TEXT_WIDTH = 100  # characters; where columns need more, the widest are wrapped
 NARROWEST = 12
 
-_ONE = r"[<>≤≥≈]? ?[+−-]?\d[\d.,]*[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹]*( ?[^\W\d_]{1,3}|%|×)?"  # 1,024, −0.5, ≈ 3 ms, 12%, 1.4×
-_NUMBER = re.compile(rf"{_ONE}( (±|×|to) {_ONE})*|[–—]?|never")  # 3.1 ± 0.2, 4.1 × 10⁻⁴ once its tags are gone
+# What reads as a number once tags are gone: 1,024, −0.5, ≈ 3 ms, 2 TB/s, 12%, and 3.1 ± 0.2, 4.1 × 10⁻⁴, 128 × 64.
+_ONE = r"[<>≤≥≈]? ?[+−-]?\d[\d.,]*[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹]*( ?[^\W\d_]{1,3}| ?[^\W\d_]{1,6}/s|%|×)?"
+_NUMBER = re.compile(rf"{_ONE}( (±|×|to) {_ONE})*|[–—]?|never")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _RAISED = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
 

@@ -40,7 +40,7 @@ def test_every_cell_has_its_line_s_head_and_its_column_s() -> None:
         (("1,024", "", "−0.5"), True),
         (("12%", "+3.1%"), True),
         (("27.9 to 50.0", "4.1 × 10<sup>5</sup>", "3.1 ± 0.2"), True),
-        (("1.4×", "≈ 3 ms", "2.0 GB"), True),
+        (("1.4×", "≈ 3 ms", "2.0 GB", "61 TFLOP/s"), True),
         (("731", "never"), True),
         (("4, 14", "3"), False),
         (("71.3 / 12.0", "3"), False),
