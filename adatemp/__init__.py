@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from adatemp import tasks as tasks
     from adatemp import temperature as temperature
     from adatemp import training as training
+    from adatemp import variants as variants
     from adatemp import widgets as widgets
     from adatemp._attention_stats import AttentionStats, StatsReport
     from adatemp._entropy import entropy
@@ -30,10 +31,16 @@ if TYPE_CHECKING:
         PAPER_HELD,
         constant,
         exp_offset,
+        fit_guarded,
         fit_inverse_temperature,
+        guarded,
+        llama4,
         log_ratio,
+        newton,
         polynomial,
+        scalable,
         target_entropy,
+        yarn,
     )
 
 _MODULE_OF = {
@@ -50,7 +57,13 @@ _MODULE_OF = {
     "polynomial": "adatemp.temperature",
     "log_ratio": "adatemp.temperature",
     "exp_offset": "adatemp.temperature",
+    "newton": "adatemp.temperature",
+    "guarded": "adatemp.temperature",
+    "fit_guarded": "adatemp.temperature",
     "target_entropy": "adatemp.temperature",
+    "scalable": "adatemp.temperature",
+    "yarn": "adatemp.temperature",
+    "llama4": "adatemp.temperature",
     "fit_inverse_temperature": "adatemp.temperature",
 }
 _SUBMODULES = (
@@ -63,6 +76,7 @@ _SUBMODULES = (
     "tasks",
     "temperature",
     "training",
+    "variants",
     "widgets",
 )
 
@@ -79,10 +93,16 @@ __all__ = [
     "dot_product_attention",
     "entropy",
     "exp_offset",
+    "fit_guarded",
     "fit_inverse_temperature",
+    "guarded",
+    "llama4",
     "log_ratio",
+    "newton",
     "polynomial",
+    "scalable",
     "target_entropy",
+    "yarn",
 ]
 
 
