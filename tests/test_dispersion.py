@@ -45,6 +45,7 @@ def rows_within(n: int, spread: float, seed: int) -> np.ndarray:
 # Weights.
 
 
+@pytest.mark.result("thm-ch03-lemma")
 @given(sizes, spreads, temperatures, seeds)
 def test_weights_lie_within_the_tight_bounds_and_those_within_the_simple_ones(n, spread, temperature, seed):
     weights = softmax(rows_within(n, spread, seed), temperature)
@@ -54,6 +55,7 @@ def test_weights_lie_within_the_tight_bounds_and_those_within_the_simple_ones(n,
     assert low * (1 - ROUNDING) <= weights.min() + 1e-300 and weights.max() <= high * (1 + ROUNDING)
 
 
+@pytest.mark.result("thm-ch03-tight")
 @given(sizes, spreads, temperatures)
 def test_tight_bounds_are_attained_by_the_extremal_rows(n, spread, temperature):
     low, high = dispersion.weight_bounds(n, spread, temperature)
@@ -63,6 +65,7 @@ def test_tight_bounds_are_attained_by_the_extremal_rows(n, spread, temperature):
     assert lowest == pytest.approx(low, rel=ROUNDING, abs=1e-300)
 
 
+@pytest.mark.result("thm-ch03-tight")
 @given(st.integers(3, 60), st.floats(0.01, 5.0))
 def test_no_row_of_three_or_more_keys_attains_both_bounds(n, spread):
     low, high = dispersion.weight_bounds(n, spread)
@@ -104,6 +107,7 @@ def test_lower_bound_keeps_its_digits_where_its_inverse_overflows():
 # Entropy.
 
 
+@pytest.mark.result("prop-ch03-simple-floors")
 @given(sizes, spreads, temperatures, seeds)
 def test_entropies_lie_above_the_three_floors_and_the_exact_one_is_the_highest(n, spread, temperature, seed):
     floor = dispersion.entropy_floor(n, spread, temperature)
@@ -113,6 +117,7 @@ def test_entropies_lie_above_the_three_floors_and_the_exact_one_is_the_highest(n
     assert floor >= max(simple) - 1e-12 and min(simple) >= 0.0
 
 
+@pytest.mark.result("thm-ch03-floor")
 @given(sizes, spreads, temperatures)
 def test_extremal_row_has_the_least_entropy_of_all_two_level_rows(n, spread, temperature):
     levels = spread * np.tril(np.ones((n - 1, n)))
@@ -120,6 +125,7 @@ def test_extremal_row_has_the_least_entropy_of_all_two_level_rows(n, spread, tem
     assert entropy(dispersion.entropy_extremal_row(n, spread, temperature), temperature) <= least + 1e-12
 
 
+@pytest.mark.result("thm-ch03-floor")
 @pytest.mark.parametrize(("n", "spread", "temperature"), [(3, 1.0, 1.0), (5, 4.0, 2.0), (8, 2.5, 0.7), (12, 6.0, 1.0)])
 def test_no_optimiser_finds_a_row_of_less_entropy(n, spread, temperature):
     def value_and_slope(row: np.ndarray) -> tuple[float, np.ndarray]:
@@ -138,6 +144,7 @@ def test_no_optimiser_finds_a_row_of_less_entropy(n, spread, temperature):
     assert least >= dispersion.entropy_floor(n, spread, temperature)
 
 
+@pytest.mark.result("thm-ch03-floor")
 @given(st.integers(200, 5_000), st.floats(0.0, 5.0), st.sampled_from([0.5, 1.0, 3.0]))
 def test_floor_is_attained_up_to_the_rounding_of_one_key(n, scaled, temperature):
     spread = scaled * temperature
@@ -154,6 +161,7 @@ def test_floor_without_spread_is_log_n_and_its_slope_there_is_zero():
     assert jax.grad(lambda delta: dispersion.entropy_floor(17.0, delta))(0.0) == 0.0
 
 
+@pytest.mark.result("prop-ch03-simple-floors")
 @pytest.mark.parametrize("spread", [1e-9, 1e-4, 1e-2])
 def test_small_spreads_cost_an_eighth_of_their_square(spread):
     # log n − H = s²/8 − s⁴/576 + O(s⁶); float64 leaves about 1e-16 of log n

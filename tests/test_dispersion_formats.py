@@ -33,6 +33,7 @@ def test_the_unit_roundoff_is_half_the_spacing_and_the_largest_relative_error(dt
     assert rounded(form.smallest, dtype) > 0 == rounded(form.smallest / 2, dtype)
 
 
+@pytest.mark.result("thm-ch06-rounding")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
 def test_half_the_spacing_is_right_at_every_number_of_the_format(dtype):
     width = jnp.dtype(dtype).itemsize * 8
@@ -52,6 +53,7 @@ def test_half_the_spacing_is_between_half_the_unit_roundoff_and_all_of_it():
     assert dispersion.half_spacing(1.0, "bfloat16", toward=0.0) == 2**-9
 
 
+@pytest.mark.result("prop-ch06-underflow")
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_exponentials_underflow_at_the_stated_spread(dtype):
     limit = dispersion.underflow_spread(dtype)
@@ -100,6 +102,7 @@ def running_sum(first, term, n, dtype):
 PAIRS = [(2.0, 1.0), (0.0, 1.0), (1.5, 1.25), (-1.0, 1.9), (1.0, -3.0), (0.3, 0.31)]
 
 
+@pytest.mark.result("thm-ch06-rounding")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("s", [0.0, 1.0, 2.28, 5.69])
 def test_with_a_cast_output_the_predicted_size_is_the_exact_threshold(dtype, s):
@@ -134,6 +137,7 @@ def test_a_float32_softmax_of_jax_collides_where_predicted():
     assert output(int(0.99 * size)) != 1 and output(int(1.01 * size) + 1) == 1
 
 
+@pytest.mark.result("prop-ch06-underflow")
 def test_a_head_whose_others_underflow_never_collides():
     assert dispersion.collision_size_output(2.0, 1.0, 120.0, dtype="float32") == np.inf
     assert np.isfinite(dispersion.collision_size_output(2.0, 1.0, 95.0, dtype="float32"))
@@ -200,6 +204,7 @@ def test_the_order_of_summation_decides():
     assert running_sum(2.0 * top, other, n, dtype) == kind(2.0 * top)
 
 
+@pytest.mark.result("thm-ch06-rounding")
 @pytest.mark.parametrize("s", [0.0, 2.28, 5.69])
 def test_int8_steps_are_absolute_so_the_size_of_b_does_not_matter(s):
     step = 4.0 / 127

@@ -27,6 +27,7 @@ def test_the_spread_for_a_weight_is_the_one_whose_bound_it_is(n, share, temperat
     assert dispersion.weight_bounds(n, spread, temperature)[1] == pytest.approx(weight, rel=1e-12)
 
 
+@pytest.mark.result("cor-ch03-least")
 @given(st.integers(2, 60), st.floats(0.0, 12.0), st.floats(0.1, 5.0), st.integers(0, 2**32 - 1))
 def test_no_row_has_its_top_weight_or_its_distance_with_less_spread(n, scaled, temperature, seed):
     draw = np.random.default_rng(seed)

@@ -71,6 +71,7 @@ def test_a_linear_read_out_attains_its_lipschitz_constant():
     assert dispersion.mlp_lipschitz([kernel]) == pytest.approx(np.linalg.norm(kernel, axis=0).max())
 
 
+@pytest.mark.result("thm-ch06-margin")
 @pytest.mark.parametrize("seed", range(60))
 def test_no_read_out_changes_its_answer_at_or_beyond_the_certified_size(seed):
     kernels, draw = random_read_out(seed, layers=1 + seed % 3)
@@ -91,6 +92,7 @@ def test_no_read_out_changes_its_answer_at_or_beyond_the_certified_size(seed):
         assert int(np.argmax(mlp(kernels, pooled, lambda z: np.maximum(z, 0)))) == answer
 
 
+@pytest.mark.result("thm-ch06-margin")
 @given(st.floats(0.01, 0.9), st.floats(0.1, 10.0), st.floats(0.0, 6.0))
 def test_two_opposite_logits_attain_the_certified_size(margin, slope, spread):
     # B's logit falls by Lx and A's rises by Lx along the segment x from 0 to 1, with the margin between them at 0.

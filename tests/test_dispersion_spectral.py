@@ -44,6 +44,7 @@ def ascend(violation, *starts, steps=300, rate=0.05):
         return float(jnp.max(climb(starts)))
 
 
+@pytest.mark.result("thm-ch05-tight")
 @pytest.mark.parametrize("seed", range(20))
 def test_the_tight_form_lies_between_the_spread_and_the_norm_form(seed):
     query_kernel, key_kernel, draw = kernels(seed)
@@ -54,6 +55,7 @@ def test_the_tight_form_lies_between_the_spread_and_the_norm_form(seed):
     assert spread_of(query_kernel, key_kernel, y, items) <= tight * (1 + 1e-12) <= norms * (1 + 1e-12)
 
 
+@pytest.mark.result("thm-ch05-tight")
 def test_no_ascent_gets_past_the_tight_form_and_it_gets_there():
     query_kernel, key_kernel, draw = kernels()
 
@@ -68,6 +70,7 @@ def test_no_ascent_gets_past_the_tight_form_and_it_gets_there():
     assert 0.999 < found <= 1 + 1e-12
 
 
+@pytest.mark.result("thm-ch05-norms")
 def test_both_forms_are_attained_by_opposite_items_along_the_top_singular_direction():
     for seed in range(5):
         query_kernel, key_kernel, _ = kernels(seed)
@@ -91,6 +94,7 @@ def rotate(vector, position, base=100.0):
     return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), a * jnp.sin(angle) + b * jnp.cos(angle)], -1)
 
 
+@pytest.mark.result("prop-ch05-rotations")
 def test_with_rotations_two_equal_items_break_the_tight_form_and_the_repair_holds():
     query_kernel, key_kernel, draw = kernels()
     y, x = draw.normal(size=(2, D))
@@ -104,6 +108,7 @@ def test_with_rotations_two_equal_items_break_the_tight_form_and_the_repair_hold
     assert spread <= dispersion.spread_bound_norms(query_kernel, key_kernel, np.linalg.norm(y), np.linalg.norm(x))
 
 
+@pytest.mark.result("prop-ch05-rotations")
 def test_no_ascent_breaks_the_repaired_form_and_it_is_attained():
     query_kernel, key_kernel, draw = kernels()
 
@@ -117,6 +122,7 @@ def test_no_ascent_breaks_the_repaired_form_and_it_is_attained():
     assert 0.999 < found <= 1 + 1e-12
 
 
+@pytest.mark.result("prop-ch05-rotations")
 def test_the_norm_form_survives_rotations_under_attack():
     query_kernel, key_kernel, draw = kernels()
 
@@ -155,6 +161,7 @@ def normalised(x, norm):
     return x / length if norm == "l2" else x / length * math.sqrt(x.shape[-1])
 
 
+@pytest.mark.result("prop-ch05-ceiling")
 @pytest.mark.parametrize("rotated", [False, True])
 @pytest.mark.parametrize("norm", ["rms", "layer", "l2"])
 def test_no_ascent_gets_past_the_ceiling_of_normalised_queries_and_keys(norm, rotated):
@@ -174,6 +181,7 @@ def test_no_ascent_gets_past_the_ceiling_of_normalised_queries_and_keys(norm, ro
     assert (0.75 if rotated else 0.999) < found <= 1 + 1e-12  # a rotation need not bring the two largest gains together
 
 
+@pytest.mark.result("prop-ch05-ceiling")
 def test_the_ceiling_is_not_that_of_the_mean_gain_and_knows_the_width():
     gain = np.array([1.0, 1.0, 1.0, 9.0])
     assert dispersion.qk_norm_ceiling(gain, np.ones(4)) == 2 * math.sqrt(4) * 9
@@ -186,6 +194,7 @@ def test_the_ceiling_is_not_that_of_the_mean_gain_and_knows_the_width():
 # The budget.
 
 
+@pytest.mark.result("cor-ch05-budget")
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_with_the_least_product_the_best_row_holds_just_the_weight(temperature):
     n, w, y, x, scale = 1000, 0.7, 3.0, 2.0, 1 / math.sqrt(H)
@@ -193,6 +202,27 @@ def test_with_the_least_product_the_best_row_holds_just_the_weight(temperature):
     spread = 2 * scale * product * y * x  # the norm form, attained
     assert dispersion.weight_bounds(n, spread, temperature)[1] == pytest.approx(w, rel=1e-12)
     assert dispersion.weight_bounds(n, 0.999 * spread, temperature)[1] < w
+
+
+@pytest.mark.result("cor-ch05-budget")
+def test_no_ascent_holds_a_weight_for_less_than_its_price_and_it_gets_there():
+    temperature, width, draw = 0.5, 2, np.random.default_rng(0)
+
+    def top(kernel):
+        """Largest singular value of a kernel of two columns, from its Gram matrix."""
+        a, b, d = kernel[:, 0] @ kernel[:, 0], kernel[:, 0] @ kernel[:, 1], kernel[:, 1] @ kernel[:, 1]
+        return jnp.sqrt((a + d) / 2 + jnp.sqrt((a - d) ** 2 / 4 + b**2 + 1e-30))
+
+    def paid_off(query_kernel, key_kernel, y, items):
+        """The price of the first item's weight over the product that the head has; above 1 it got it for less."""
+        logits = (items @ key_kernel) @ (y @ query_kernel) / math.sqrt(width) / temperature
+        log_odds = math.log(N - 1) - jax.nn.logsumexp(logits[1:] - logits[0])  # log((n − 1) w / (1 − w))
+        lengths = jnp.linalg.norm(y) * jnp.linalg.norm(items, axis=-1).max()
+        return temperature * math.sqrt(width) * log_odds / (2 * lengths * top(query_kernel) * top(key_kernel))
+
+    starts = [draw.normal(size=(40, *shape)) for shape in ((D, width), (D, width), (D,), (N, D))]
+    found = ascend(paid_off, *starts, rate=0.3, steps=600)
+    assert 0.99 < found <= 1 + 1e-12
 
 
 def test_the_least_product_is_nothing_for_a_weight_that_any_row_has():

@@ -20,6 +20,7 @@ def test_a_uniform_row_has_log_n_and_a_settled_one_has_nothing():
     assert float(entropy(np.eye(8, dtype=np.float32)[3] * 200)) == 0
 
 
+@pytest.mark.result("prop-ch01-shifted-entropy")
 @given(rows(), masks())
 def test_it_is_the_sum_of_minus_p_log_p(z, mask):
     got = np.asarray(_entropy(z, where=mask))
@@ -45,6 +46,7 @@ def test_every_dtype_is_exact_for_the_logits_it_holds(dtype, statistics, toleran
         np.testing.assert_allclose(got, oracle(np.asarray(z, np.float64)).entropy, atol=tolerance)
 
 
+@pytest.mark.result("prop-ch01-shifted-entropy")
 def test_there_is_no_epsilon_to_bias_a_long_row():
     z = np.zeros(131_072, np.float32)
     p = 1 / z.size
@@ -53,6 +55,7 @@ def test_there_is_no_epsilon_to_bias_a_long_row():
     assert np.log(z.size) - with_epsilon > 1e-4
 
 
+@pytest.mark.result("prop-ch01-derivatives")
 def test_the_gradient_is_minus_p_times_the_centred_logit():
     z = np.random.default_rng(0).normal(size=9)
     with enable_x64(True):

@@ -24,6 +24,7 @@ def exponential(s: Fraction) -> tuple[Fraction, Fraction]:
     return total, total + term
 
 
+@pytest.mark.result("cor-ch03-size")
 @given(st.fractions(Fraction(1, 200), Fraction(199, 200)), st.fractions(0, 12, max_denominator=50))
 def test_holds_at_the_size_and_fails_just_below_it_in_exact_arithmetic(epsilon, s):
     n = size_for_weight_below(epsilon, s)
@@ -33,6 +34,7 @@ def test_holds_at_the_size_and_fails_just_below_it_in_exact_arithmetic(epsilon, 
     assert n - 2 <= low * (1 / epsilon - 1)
 
 
+@pytest.mark.result("cor-ch03-size")
 @given(st.floats(0.02, 0.98), st.floats(0.0, 5.0), st.floats(0.5, 3.0))
 def test_every_row_passes_at_the_size_and_the_extremal_row_fails_below_it(epsilon, spread, temperature):
     n = size_for_weight_below(epsilon, spread, temperature)

@@ -34,6 +34,7 @@ def assert_same(a, b, tolerance):
         np.testing.assert_array_less(np.abs(x - y) / scale, tolerance, err_msg=name)
 
 
+@pytest.mark.result("prop-ch10-monoid")
 @given(rows(), masks())
 def test_merge_is_commutative(z, mask):
     (a, b, _), _ = states(z, mask)
@@ -44,6 +45,7 @@ def test_merge_is_commutative(z, mask):
     np.testing.assert_array_equal(one.count, other.count)
 
 
+@pytest.mark.result("prop-ch10-monoid")
 @given(rows(), masks())
 def test_empty_is_the_identity_to_the_bit(z, mask):
     _, whole = states(z, mask)
@@ -53,6 +55,7 @@ def test_empty_is_the_identity_to_the_bit(z, mask):
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.result("prop-ch10-monoid")
 @given(rows(), masks())
 def test_merge_is_associative_and_the_parts_make_the_whole(z, mask):
     (a, b, c), whole = jax.device_get(states(z, mask))
@@ -74,6 +77,7 @@ def test_the_end_is_the_definition(z, mask):
     np.testing.assert_array_equal(whole.count, mask.sum(-1))
 
 
+@pytest.mark.result("prop-ch10-merge")
 @given(st.permutations(range(8)))
 def test_a_row_can_be_read_in_any_order_of_uneven_pieces(order):
     z = np.random.default_rng(0).normal(size=(1, 640)) * 5

@@ -80,6 +80,7 @@ CASES = {
 }
 
 
+@pytest.mark.result("prop-ch01-derivatives")
 @pytest.mark.parametrize("name", CASES)
 def test_the_gradient_in_logits_and_parameters_is_that_of_finite_differences(name):
     rule, parameter, in_numpy = CASES[name]

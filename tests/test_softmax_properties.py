@@ -46,6 +46,7 @@ def test_weights_are_a_distribution_over_the_live_keys(z, mask):
         np.testing.assert_allclose(weights.sum(-1), mask.any(-1), atol=5e-7, err_msg=name)
 
 
+@pytest.mark.result("prop-ch01-cooling")
 @given(rows(), masks())
 def test_entropy_is_never_raised_and_the_order_of_the_keys_is_kept(z, mask):
     for name, (weights, stats) in every_rule(z, mask):
@@ -68,6 +69,7 @@ def test_they_are_the_definition(z, mask):
     np.testing.assert_allclose(weights, want.weights, atol=1e-4)
 
 
+@pytest.mark.result("prop-ch01-differences")
 @given(rows(widest=8.0), st.sampled_from([-64.0, -1.0, 0.25, 32.0, 4096.0]))
 def test_adding_a_number_to_every_logit_changes_nothing(z, shift):
     z = np.round(z * 64) / 64  # so that the sums are exact
@@ -80,6 +82,7 @@ def test_adding_a_number_to_every_logit_changes_nothing(z, shift):
         np.testing.assert_allclose(moved[name][1].lse, stats.lse + shift, rtol=3e-7, atol=3e-6, err_msg=name)
 
 
+@pytest.mark.result("prop-ch01-differences")
 @given(rows(), masks(), st.permutations(range(9)))
 def test_permuting_the_keys_permutes_the_weights(z, mask, order):
     permuted = dict(every_rule(z[:, order], mask[:, order]))

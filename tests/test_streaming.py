@@ -28,6 +28,7 @@ def logits_of(query, key):
     return np.float64(query[0, :, 0]) @ np.float64(key[0, :, 0]).T / np.sqrt(query.shape[-1])
 
 
+@pytest.mark.result("prop-ch10-online")
 @pytest.mark.parametrize("block_k", [1, 5, 24])
 def test_the_running_average_is_attention_whatever_the_blocks(block_k):
     query, key, value = head(0)
@@ -39,6 +40,7 @@ def test_the_running_average_is_attention_whatever_the_blocks(block_k):
     np.testing.assert_allclose(plain[0, :, 0], weights @ np.float64(value[0, :, 0]), atol=1e-5)
 
 
+@pytest.mark.result("prop-ch10-offset")
 @settings(deadline=None)
 @given(st.integers(-12_000, 12_000), SEED)
 def test_an_offset_that_adds_exactly_changes_no_bit_of_the_shifted_sums(offset, seed):
@@ -61,6 +63,7 @@ def merged(blocks):
     return state
 
 
+@pytest.mark.result("prop-ch10-offset")
 @given(st.integers(8_500, 16_000), SEED)
 def test_the_unshifted_entropy_is_a_multiple_of_the_spacing_at_the_offset(offset, seed):
     z = np.float32(np.random.default_rng(seed).normal(size=64) + offset)
@@ -71,6 +74,7 @@ def test_the_unshifted_entropy_is_a_multiple_of_the_spacing_at_the_offset(offset
     assert float((lse - mean) * 2**10).is_integer()  # 2^-10 is the spacing of float32 from 2^13 to 2^14
 
 
+@pytest.mark.result("prop-ch10-second")
 @given(st.floats(0.01, 40.0), SEED)
 def test_the_second_sweep_stays_below_one_and_gives_the_tempered_average(beta, seed):
     rng = np.random.default_rng(seed)
@@ -83,6 +87,7 @@ def test_the_second_sweep_stays_below_one_and_gives_the_tempered_average(beta, s
     assert (e @ values) / e.sum(dtype=np.float64) == pytest.approx(weights @ values, abs=1e-5)
 
 
+@pytest.mark.result("prop-ch10-one-pass")
 @given(SEED)
 def test_the_outputs_after_different_last_keys_give_the_values_away(seed):
     rng = np.random.default_rng(seed)
@@ -103,6 +108,7 @@ def test_the_outputs_after_different_last_keys_give_the_values_away(seed):
     assert np.linalg.matrix_rank(np.exp(np.outer(betas, z - z[-1])), tol=1e-14) == 3
 
 
+@pytest.mark.result("prop-ch10-keys")
 @pytest.mark.parametrize("implementation", ["dense", "chunked"])
 def test_the_entropy_is_the_lse_less_the_mean_logit_read_with_keys_as_values(implementation):
     query, key, _ = head(1)
@@ -132,6 +138,7 @@ def row_gradient(z, values, d_output):
     return d_output @ output, row.beta * w - slope * d_beta * p * (t - (log_l - row.entropy)), (w, d_beta)
 
 
+@pytest.mark.result("prop-ch11-gradient")
 @given(SEED, st.floats(0.3, 2.5))
 def test_the_gradient_of_a_row_follows_from_six_numbers(seed, spread):
     rng = np.random.default_rng(seed)
@@ -147,6 +154,7 @@ def test_the_gradient_of_a_row_follows_from_six_numbers(seed, spread):
         assert found[j] == pytest.approx((up - down) / (2 * h), abs=1e-6)
 
 
+@pytest.mark.result("prop-ch11-dbeta")
 @given(SEED)
 def test_the_share_of_the_temperature_is_the_query_s_product_with_its_own_sum(seed):
     rng = np.random.default_rng(seed)

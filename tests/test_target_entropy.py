@@ -62,6 +62,7 @@ ROWS = np.float32(
 )
 
 
+@pytest.mark.result("prop-ch01-limits")
 def test_a_target_out_of_reach_gives_the_limit_and_no_gradient():
     rule = target_entropy(0.9, beta_max=1e4)
 

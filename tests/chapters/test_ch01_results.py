@@ -24,6 +24,7 @@ def entropy(weights):
     return -np.sum(weights * np.log(np.where(weights > 0, weights, 1.0)), axis=-1)
 
 
+@pytest.mark.result("prop-ch01-variational")
 @given(arrays.arrays(np.float64, st.integers(1, 12), elements=LOGIT), st.floats(0.0, 4.0), SEED)
 def test_no_rival_beats_softmax_and_what_it_lacks_is_the_divergence(logits, beta, seed):
     rival = np.random.default_rng(seed).dirichlet(np.full(len(logits), 0.7))
@@ -38,6 +39,7 @@ def test_no_rival_beats_softmax_and_what_it_lacks_is_the_divergence(logits, beta
     assert top - 1e-12 <= log_normaliser <= top + np.log(len(logits)) + 1e-12
 
 
+@pytest.mark.result("prop-ch01-feasible")
 @given(arrays.arrays(np.float64, st.integers(2, 40), elements=LOGIT), st.floats(0.0, 20.0))
 def test_every_row_lies_in_the_feasible_region(chapter01, logits, beta):
     weights = exact_weights(beta * logits)
@@ -46,6 +48,7 @@ def test_every_row_lies_in_the_feasible_region(chapter01, logits, beta):
     assert low - 1e-12 <= entropy(weights) <= high + 1e-12
 
 
+@pytest.mark.result("prop-ch01-feasible")
 @given(st.integers(2, 40), st.floats(0.0, 1.0))
 def test_both_ends_of_the_feasible_region_are_attained(chapter01, n, fraction):
     top = 1 / n + fraction * (1 - 1 / n) * (1 - 1e-9)
@@ -60,6 +63,7 @@ def test_both_ends_of_the_feasible_region_are_attained(chapter01, n, fraction):
     assert max(few.max(), crowd.max()) == pytest.approx(top, abs=1e-15)
 
 
+@pytest.mark.result("prop-ch01-hull")
 @settings(max_examples=30)
 @given(SEED, st.floats(0.01, 30.0))
 def test_an_output_is_the_average_of_the_values_and_no_longer_than_the_longest(chapter01, seed, scale):
@@ -77,6 +81,7 @@ def test_an_output_is_the_average_of_the_values_and_no_longer_than_the_longest(c
     assert (spread <= np.linalg.norm(np.float64(query), axis=-1) * farthest / 2 * (1 + 1e-12)).all()
 
 
+@pytest.mark.result("prop-ch01-rope")
 @settings(max_examples=30)
 @given(st.integers(0, 2_000), st.integers(0, 2_000), st.integers(0, 2_000), SEED)
 def test_rotary_positions_keep_lengths_and_see_offsets_only(chapter01, t, s, shift, seed):

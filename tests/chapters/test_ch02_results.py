@@ -12,6 +12,7 @@ from adatemp.tasks import poisson_limit
 SEED = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.result("prop-ch02-vacuous")
 @given(st.integers(1, 6), st.integers(1, 12), SEED)
 def test_one_chosen_position_carries_any_function_with_at_most_n_values(symbols, n, seed):
     rng = np.random.default_rng(seed)
@@ -27,6 +28,7 @@ def test_one_chosen_position_carries_any_function_with_at_most_n_values(symbols,
         assert seen.setdefault((chosen[x], x[position]), value) == value
 
 
+@pytest.mark.result("prop-ch02-vacuous")
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=60))
 def test_the_page_s_choice_gives_the_majority_of_any_string(chapter02, bits):
     positions = chapter02.choose(tuple(bits))
@@ -40,6 +42,7 @@ def active(f, x, step=1e-7):
     return int((np.abs(moved) > 1e-6 * step / x.size).sum())
 
 
+@pytest.mark.result("prop-ch02-families")
 @settings(max_examples=40)
 @given(st.integers(4, 300), SEED)
 def test_order_statistics_have_sharpness_one_means_of_k_have_k_labels_none(n, seed):
@@ -54,6 +57,7 @@ def test_order_statistics_have_sharpness_one_means_of_k_have_k_labels_none(n, se
     assert active(lambda v: float((v > n / 2 + 0.25).sum() % 2), x + 1e-3) == 0
 
 
+@pytest.mark.result("prop-ch02-families")
 def test_the_page_s_count_agrees_with_differences(chapter02):
     import jax
     import jax.numpy as jnp
@@ -70,6 +74,7 @@ def readings(logits, labels, classes):
     return mass.argmax(-1), logits.argmax(-1)
 
 
+@pytest.mark.result("prop-ch02-split")
 @given(st.integers(1, 9), st.integers(1, 4), st.floats(0.1, 30.0), SEED)
 def test_error_is_ranking_less_luck_plus_dispersion_and_temperature_moves_the_last_only(n, classes, beta, seed):
     rng = np.random.default_rng(seed)
@@ -87,6 +92,7 @@ def test_error_is_ranking_less_luck_plus_dispersion_and_temperature_moves_the_la
     assert parts(1.0)[1:3] == parts(beta)[1:3]
 
 
+@pytest.mark.result("prop-ch02-split")
 def test_averaging_can_rescue_a_misranked_set():
     logits = np.array([[1.0, 1.2, 0.9, 0.9]])
     labels = np.array([[0, 1, 0, 0]])
@@ -101,6 +107,7 @@ def test_the_page_s_masses_give_the_library_s_accuracy(chapter02, ratio, classes
     assert page == pytest.approx(library, abs=0.02)  # four standard errors of a difference of two means of 20,000
 
 
+@pytest.mark.result("prop-ch02-ratio")
 @pytest.mark.parametrize("ratio", [4.0, 30.0])
 def test_class_masses_have_mean_s_over_c_and_variance_s_over_2c(ratio):
     classes, draws = 10, 4000
@@ -114,6 +121,7 @@ def test_class_masses_have_mean_s_over_c_and_variance_s_over_2c(ratio):
     assert mass.var() == pytest.approx(variance, rel=5 * np.sqrt(4 / draws))
 
 
+@pytest.mark.result("prop-ch02-added")
 @given(st.integers(1, 40), st.integers(0, 2000), st.floats(0.01, 8.0), SEED)
 def test_the_top_weight_is_bounded_whatever_is_added_and_exact_in_the_mean(m, added, delta, seed):
     rng = np.random.default_rng(seed)

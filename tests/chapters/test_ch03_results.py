@@ -55,6 +55,7 @@ def ascend(value_and_slope, n, spread, seed, starts=12):
 ATTACKED = [(3, 2.0, 1.0), (8, 4.0, 0.8), (17, 3.0, 2.0), (40, 6.0, 1.0)]
 
 
+@pytest.mark.result("thm-ch03-tight")
 @pytest.mark.parametrize(("n", "spread", "temperature"), ATTACKED)
 def test_no_ascent_lifts_or_lowers_a_weight_beyond_the_tight_bounds(n, spread, temperature):
     low, high = dispersion.weight_bounds(n, spread, temperature)
@@ -70,6 +71,7 @@ def test_no_ascent_lifts_or_lowers_a_weight_beyond_the_tight_bounds(n, spread, t
     assert highest == pytest.approx(high, rel=1e-6) and lowest == pytest.approx(low, rel=1e-6)
 
 
+@pytest.mark.result("cor-ch03-theta")
 @given(st.floats(0.05, 12.0), st.floats(0.2, 5.0))
 def test_constants_of_the_rate_are_approached_and_not_reached(scaled, temperature):
     spread, contrast = scaled * temperature, np.exp(scaled)
@@ -91,6 +93,7 @@ CONVEX = {
 }
 
 
+@pytest.mark.result("lem-ch03-chord")
 @pytest.mark.parametrize("name", CONVEX)
 @given(SIZE, st.floats(1.01, 500.0), st.floats(0.0, 1.0), SEED)
 def test_a_sum_of_convex_functions_is_below_the_chord_and_on_it_for_two_levels(name, n, contrast, share, seed):
@@ -106,6 +109,7 @@ def test_a_sum_of_convex_functions_is_below_the_chord_and_on_it_for_two_levels(n
     assert g(two).mean() == pytest.approx(chord(two.mean()), abs=10 * rough)
 
 
+@pytest.mark.result("prop-ch03-copies")
 @given(arrays(float, st.integers(2, 9), elements=st.floats(-4, 4)), st.integers(2, 50), SEED)
 def test_copies_divide_the_weights_and_leave_the_rest_alone(row, copies, seed):
     values = np.random.default_rng(seed).normal(size=(row.size, 3))
@@ -117,6 +121,7 @@ def test_copies_divide_the_weights_and_leave_the_rest_alone(row, copies, seed):
     assert often @ np.tile(values, (copies, 1)) == pytest.approx(once @ values, abs=1e-11)
 
 
+@pytest.mark.result("thm-ch03-tv")
 @given(SIZE, st.floats(0.0, 30.0), st.floats(0.1, 10.0), SEED)
 def test_no_row_is_farther_from_uniform_than_the_ceiling_and_two_levels_are_as_far(n, spread, temperature, seed):
     rows = rows_within(n, spread, seed)
@@ -130,6 +135,7 @@ def test_no_row_is_farther_from_uniform_than_the_ceiling_and_two_levels_are_as_f
     assert reached == pytest.approx(np.tanh(exact / (4 * temperature)), abs=ROUNDING)
 
 
+@pytest.mark.result("thm-ch03-tv")
 @pytest.mark.parametrize(("n", "spread", "temperature"), ATTACKED)
 def test_no_ascent_moves_a_row_farther_from_uniform(n, spread, temperature):
     def moved(row):
@@ -146,6 +152,7 @@ def test_no_ascent_moves_a_row_farther_from_uniform(n, spread, temperature):
     assert best <= ceiling + ROUNDING and found >= 0.99 * best  # the search is not a weak one
 
 
+@pytest.mark.result("cor-ch03-least")
 @given(SIZE, st.floats(0.1, 12.0), st.floats(0.2, 5.0), SEED)
 def test_least_spread_is_below_the_spread_and_equal_for_a_leader(chapter03, n, scaled, temperature, seed):
     spread = scaled * temperature
@@ -158,6 +165,7 @@ def test_least_spread_is_below_the_spread_and_equal_for_a_leader(chapter03, n, s
     assert chapter03.least_spread(n, high, temperature) == pytest.approx(spread, abs=slack)
 
 
+@pytest.mark.result("prop-ch03-slope")
 @pytest.mark.parametrize("slope", [20.0, 60.0, 200.0])
 def test_a_head_of_slope_s_makes_use_of_the_logarithm_of_s(chapter03, slope):
     n = 1_000_000

@@ -38,6 +38,7 @@ def test_the_page_s_forms_are_the_library_s(chapter05, seed):
     assert chapter05.keys_form(query, keys) == pytest.approx(repaired, rel=ROUNDING)
 
 
+@pytest.mark.result("thm-ch05-norms")
 def test_no_ascent_gets_past_the_norm_form_and_it_gets_there(monkeypatch):
     """Over the kernels too: the attack of the stored run, smaller."""
     monkeypatch.setattr(attack, "SHAPES", ((3, 6, 4),))
@@ -49,6 +50,7 @@ def test_no_ascent_gets_past_the_norm_form_and_it_gets_there(monkeypatch):
     assert row["built"] == pytest.approx(0, abs=ROUNDING)
 
 
+@pytest.mark.result("thm-ch05-tight")
 @given(SEED)
 @settings(max_examples=100)
 def test_the_slack_is_the_product_of_three_factors_of_at_most_one(chapter05, seed):
@@ -62,6 +64,7 @@ def test_the_slack_is_the_product_of_three_factors_of_at_most_one(chapter05, see
     assert factors.prod() == pytest.approx(spread / chapter05.norm_form(*head), rel=1e-9)
 
 
+@pytest.mark.result("prop-ch05-rotations")
 @given(SEED, st.integers(2, 40))
 @settings(max_examples=100)
 def test_positions_add_no_more_than_they_can_turn(chapter05, seed, reach):
@@ -84,6 +87,7 @@ def test_the_turn_is_the_norm_of_the_difference_of_two_rotations(chapter05):
         assert chapter05.turn(gap + 1, width=8).max() >= single * (1 - ROUNDING)
 
 
+@pytest.mark.result("prop-ch05-crowd")
 @given(st.floats(0.05, 0.99), st.floats(0.3, 3.0), st.integers(40, 5_000))
 @settings(max_examples=100)
 def test_the_first_of_a_crowd_needs_a_spread_in_proportion_to_n(chapter05, weight, temperature, n):

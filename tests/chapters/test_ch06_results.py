@@ -19,6 +19,7 @@ SEED = st.integers(0, 2**32 - 1)
 SCALED = st.floats(0.0, 12.0)
 
 
+@pytest.mark.result("prop-ch06-segment")
 @given(st.integers(1, 300), SCALED, st.floats(0.2, 5.0), SEED)
 def test_the_pooled_vector_is_the_average_over_the_whole_set(chapter06, n, scaled, temperature, seed):
     value_a, value_b = np.random.default_rng(seed).normal(size=(2, 4))
@@ -38,6 +39,7 @@ def test_the_page_s_certified_size_is_the_library_s(chapter06, margin, slope, di
     assert np.log(page) == pytest.approx(library, abs=1e-9)
 
 
+@pytest.mark.result("thm-ch06-margin")
 def test_no_ascent_makes_a_rival_lead_at_the_certified_weight():
     """Gradient ascent on the rival's lead, over weights of the read-out and both values; judged on a finer grid."""
     draw = np.random.default_rng(1)
@@ -61,6 +63,7 @@ def test_no_ascent_makes_a_rival_lead_at_the_certified_weight():
     assert max(ends) > -0.02 and np.median(ends) > np.median(before) + 0.1  # the search is not a weak one
 
 
+@pytest.mark.result("cor-ch06-continuous")
 @settings(max_examples=60)
 @given(SEED, st.sampled_from(["1/n", "(log n)/n", "1/log n", "1/sqrt n"]), st.floats(0.01, 1.0))
 def test_continuous_read_outs_end_with_b_however_slowly_the_weight_decays(seed, rate, margin):
@@ -84,12 +87,14 @@ def test_continuous_read_outs_end_with_b_however_slowly_the_weight_decays(seed, 
     assert np.argmax(logits(value_b + late * (value_a - value_b)) + offset) == 2
 
 
+@pytest.mark.result("prop-ch06-exact")
 @given(st.lists(st.integers(0, 10**30), min_size=1, max_size=6).filter(any))
 def test_the_largest_class_is_read_from_the_average_of_any_set(chapter06, counts):
     average = [Fraction(count, sum(counts)) for count in counts]
     assert chapter06.largest_class(average) == max(c for c, count in enumerate(counts) if count)
 
 
+@pytest.mark.result("prop-ch06-slope")
 @settings(max_examples=40)
 @given(SEED, st.integers(1, 10**6), SCALED)
 def test_no_read_out_answers_both_sets_with_less_slope(chapter06, seed, n, scaled):
@@ -126,6 +131,7 @@ def test_the_page_s_measured_sizes_are_the_predicted_ones(chapter06, dtype, spre
     assert chapter06.measured_size(spread, dtype) == pytest.approx(predicted, rel=2e-3, abs=1)
 
 
+@pytest.mark.result("prop-ch06-underflow")
 @pytest.mark.parametrize("n", [2, 1_000, 200_000])
 def test_underflow_gives_a_weight_of_one_at_every_size(n):
     row = jnp.zeros(n).at[0].set(104.5)
@@ -134,6 +140,7 @@ def test_underflow_gives_a_weight_of_one_at_every_size(n):
     assert jax.nn.softmax(row.at[0].set(80.0))[1] > 0
 
 
+@pytest.mark.result("prop-ch06-random")
 @settings(max_examples=10, deadline=None)
 @given(st.floats(20.0, 300.0), st.sampled_from([3, 5, 10]), st.floats(0.3, 3.0), SEED)
 def test_cancelling_distractors_are_survived_in_proportion_to_kappa_squared(contrast, classes, sigma, seed):

@@ -42,6 +42,7 @@ def test_the_page_s_kernels_are_the_definition(chapter11, is_causal):
     np.testing.assert_allclose(plain, exactly(*arrays, is_causal, lambda entropy: 1.0)[0], atol=1e-5)
 
 
+@pytest.mark.result("prop-ch11-hidden")
 def test_nothing_leaks_from_keys_that_do_not_exist(chapter11):
     # The interpreter fills a tile that reaches beyond its array with NaN; 40 keys are two and a half tiles.
     arrays = head()
@@ -56,6 +57,7 @@ def test_nothing_leaks_from_keys_that_do_not_exist(chapter11):
     np.testing.assert_array_equal(clean[:-1], other[:-1])
 
 
+@pytest.mark.result("prop-ch11-gradient")
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_the_page_s_gradient_is_that_of_differences(chapter11, is_causal):
     arrays = head(width=8)
@@ -82,6 +84,7 @@ def test_the_page_s_gradient_is_that_of_differences(chapter11, is_causal):
             assert found[which][place] == pytest.approx(slope, abs=3e-5), (which, place)
 
 
+@pytest.mark.result("prop-ch11-ceiling")
 @given(st.floats(1e-3, 1e3), st.floats(0.0, 1e3), st.booleans())
 def test_relative_speed_lies_between_a_half_and_two_thirds(chapter11, product, exponential, overlap):
     speed = chapter11.relative_speed(product, exponential, overlap)

@@ -20,6 +20,7 @@ def finite_sets(n, slope, sets, seed=0, classes=10):
     return (mass.argmax(-1) == top).mean(), entropy.mean()
 
 
+@pytest.mark.result("prop-ch02-ratio")
 @pytest.mark.parametrize("n_and_slope", [(64, 200.0), (400, 100.0), (1000, 50.0)])
 def test_accuracy_and_entropy_are_those_of_large_sets(n_and_slope):
     """4,000 sets and 10,000 arrivals: standard errors 0.8 and 0.5 points, so four of their sum of squares is 3.8."""
@@ -35,6 +36,7 @@ def test_accuracy_depends_on_the_ratio_alone():
     assert abs(a - b) < 4 * np.sqrt(2 * 0.25 / 6000) and abs(entropy_a - entropy_b) < 0.05
 
 
+@pytest.mark.result("prop-ch02-ratio")
 @pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("ratio", [0.5, 3.0, 20.0])
 def test_accuracy_agrees_with_masses_that_solve_their_own_equation(ratio, classes):
@@ -48,6 +50,7 @@ def test_accuracy_agrees_with_masses_that_solve_their_own_equation(ratio, classe
     assert abs(poisson_limit.accuracy(ratio, classes=classes) - expected) < 0.025  # four standard errors
 
 
+@pytest.mark.result("prop-ch02-ratio")
 def test_entropy_tends_to_one_plus_the_logarithm():
     """The next term is of order 1/r²-small in the mean; what is left at 5,000 sets is chance, 0.6/√(5,000·r/10)."""
     for ratio in (20.0, 80.0):

@@ -114,6 +114,7 @@ def test_parts_of_the_error_add_up(measured):
         assert abs(got["standard_error"] - np.sqrt(got["accuracy"] * (1 - got["accuracy"]) / SETS)) < 1e-12
 
 
+@pytest.mark.result("prop-ch02-split")
 def test_no_temperature_changes_the_ranking_part(measured):
     assert len({got["ranking"] for got in measured["read_outs"].values()}) == 1
 
