@@ -47,6 +47,7 @@ class TemperatureFit:
         entropy: Entropy of each misordered row, in nats.
         beta: Best permitted inverse temperature of the same rows, max(1, beta*).
         rms: Root mean square of beta less the fitted polynomial.
+        floored: Share of the misordered rows at whose entropy the polynomial is below 1, where the rule gives 1.
         on_top: Rows whose target has the largest logit, alone or tied: beta* is infinite, and they are not fitted.
         sharper: Misordered rows with beta* > 1.
         blunter: Misordered rows with 0 < beta* <= 1.
@@ -57,6 +58,7 @@ class TemperatureFit:
     entropy: Float[np.ndarray, "misordered"]
     beta: Float[np.ndarray, "misordered"]
     rms: float
+    floored: float
     on_top: int
     sharper: int
     blunter: int
@@ -67,7 +69,8 @@ class TemperatureFit:
         low, high = self.rule.clip
         return (
             f"degree {len(self.rule.coefficients) - 1} on {len(self.beta):,} misordered rows of {rows:,}, "
-            f"entropy {low:.3f} to {high:.3f} nats, rms residual {self.rms:.3f}\n"
+            f"entropy {low:.3f} to {high:.3f} nats, rms residual {self.rms:.3f}, "
+            f"below 1 and held there in {self.floored:.0%}\n"
             f"best beta: infinite in {self.on_top:,} (target on top, not fitted), above 1 in {self.sharper:,}, "
             f"0 to 1 in {self.blunter:,}, not positive in {self.inverted:,}"
         )
@@ -100,8 +103,8 @@ def fit_inverse_temperature(
 
     Raises:
         TypeError: Traced or integer logits, targets that are not integers.
-        ValueError: NaN logits, targets that are masked or out of range, no misordered rows, fewer distinct entropies
-            than the degree needs, or a fit that falls and was not allowed to.
+        ValueError: NaN logits, targets that are masked or out of range, no misordered rows, none of them better
+            sharpened, fewer distinct entropies than the degree needs, or a fit that falls and was not allowed to.
     """
     degree = _check_degree(degree)
     z, target = _check_points(logits, target, where)
@@ -116,6 +119,11 @@ def fit_inverse_temperature(
     entropy, mean, beta = (np.asarray(x, np.float64)[wrong] for x in _best_beta(z, at_target))
     sharper, positive = beta > 1, at_target[wrong] > mean
     x, y = entropy, np.maximum(beta, 1)
+    if not sharper.any():
+        raise ValueError(
+            f"logits: none of the {len(x):,} misordered rows is better sharpened, so the map would be 1 everywhere; "
+            "temperature cannot help these rows"
+        )
 
     if len(np.unique(x)) <= degree:
         raise ValueError(
@@ -133,12 +141,14 @@ def fit_inverse_temperature(
     coefficients = np.polynomial.chebyshev.cheb2poly(chebyshev)[::-1]
     if not allow_non_monotone:
         _refuse_falling(coefficients, centre, scale)
+    fitted = np.polyval(coefficients, (x - centre) / scale)
     rule = polynomial(coefficients, threshold=0.0, clip=(low, high), centre=centre, scale=scale)
     return TemperatureFit(
         rule=dataclasses.replace(rule, range=(low, high)),
         entropy=x,
         beta=y,
-        rms=float(np.sqrt(np.mean((y - np.polyval(coefficients, (x - centre) / scale)) ** 2))),
+        rms=float(np.sqrt(np.mean((y - fitted) ** 2))),
+        floored=float(np.mean(fitted < 1)),
         on_top=int((~wrong).sum()),
         sharper=int(sharper.sum()),
         blunter=int((positive & ~sharper).sum()),

@@ -95,7 +95,7 @@ def fit_guarded(
     """
     rows, count = _check_points(entropy, count, per_head)
     log_n = np.log(count)
-    if count.min(initial=np.inf) == count.max(initial=0) or not count.size:
+    if len(np.unique(count)) < 2:
         found = f"all rows have {int(count[0])}" if count.size else "no row has two keys"
         raise ValueError(
             f"count: at least two different numbers of keys are needed to see whether the entropy grows, and {found}; "

@@ -107,6 +107,32 @@ def test_a_map_that_falls_is_refused_unless_it_is_allowed():
     assert fit_inverse_temperature(z, target, degree=4, allow_non_monotone=True).sharper > 0
 
 
+def test_the_order_of_the_rows_changes_nothing(fit):
+    order = np.random.default_rng(1).permutation(len(Z))
+    shuffled = fit_inverse_temperature(Z[order], TARGET[order], degree=3, allow_non_monotone=True)
+    np.testing.assert_allclose(shuffled.rule.coefficients, fit.rule.coefficients, rtol=1e-9)
+
+
+def test_a_map_that_dips_under_its_floor_is_held_at_one_and_says_how_often():
+    # Rows of low entropy are better blunted and those of high entropy sharpened: a line starts below 1.
+    gaps = np.linspace(0.3, 3, 40, dtype=np.float32)
+    z = np.stack([0 * gaps, -gaps, -2 * gaps, -2 * gaps, -2 * gaps], -1)
+    target = np.where(gaps > 1.5, 2, 1)
+    fit = fit_inverse_temperature(z, target, degree=1, allow_non_monotone=True)
+    line = np.polyfit(fit.entropy, fit.beta, 1)
+    under = np.polyval(line, fit.entropy) < 1
+    assert 0 < under.mean() < 1 and fit.floored == pytest.approx(under.mean())
+    assert f"below 1 and held there in {under.mean():.0%}" in str(fit)
+    got = fit.rule.beta(RowStatistics(entropy=fit.entropy[under].astype(np.float32)))
+    np.testing.assert_array_equal(got, 1)
+
+
+def test_it_refuses_rows_that_no_temperature_helps():
+    z = np.float32([[3, 0.5, 0, 0, 0], [2, 0.3, 0, 0, 0], [4, 0.6, 0, 0, 0]])
+    with pytest.raises(ValueError, match="none of the 3 misordered rows is better sharpened"):
+        fit_inverse_temperature(z, np.ones(3, int), degree=1)
+
+
 def test_a_rising_map_is_returned_without_asking():
     z, target, _ = head(seed=3)
     fit = fit_inverse_temperature(z, target, degree=1)

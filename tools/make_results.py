@@ -34,6 +34,7 @@ NAMES = (
     "failures",
     "spectral_bounds",
     "training_arms",
+    "dispersion_only",
     "streaming",
     "compiled",
 )

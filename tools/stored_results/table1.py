@@ -6,9 +6,12 @@
     rows        one for each seed:
         seed, training_loss, training_accuracy (mean of the last 500 steps), seconds
         ranking_accuracy, entropy, spread, target_weight   eleven numbers each, defined in `max_retrieval.evaluate`
-        read_outs   plain, adaptive (the published map, at inference), argmax, mass; each with eleven numbers for
-                    accuracy, standard_error, ranking, dispersion, lucky, gained, lost; plain and adaptive also for
-                    beta, unchanged, top_weight
+        read_outs   plain, adaptive (the published map, at inference), argmax, mass, and the other rules of
+                    `compared_rules.compared_rules` by their names there; each with eleven numbers for accuracy,
+                    standard_error, ranking, dispersion, lucky, gained, lost; rules also for beta, unchanged, top_weight
+        rules       what the rules were made of, as described there
+        constants   beta, a grid of inverse temperatures, and accuracy, for each of them eleven numbers; the best of
+                    them at a size is the oracle's constant, chosen on the sets it is judged on
 
 Accuracies and all parts are shares of sets in [0, 1]; 1 - accuracy = ranking + dispersion - lucky for each read-out.
 Seeds differ in the initial parameters, the training sets and the test sets.
@@ -17,14 +20,16 @@ Seeds differ in the initial parameters, the training sets and the test sets.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import jax
 
 from adatemp.tasks import max_retrieval
+from adatemp.tasks.compared_rules import compare
 
 SEEDS = 10
 CELLS = tuple(f"seed {seed}" for seed in range(SEEDS))
-SECONDS = 60
+SECONDS = 90
 DATA = ()
 
 # Standard error of an accuracy of one half: 0.6 points up to 256 items, 1.1 at 1,024, 1.6 from 2,048, 2.2 at 16,384.
@@ -33,15 +38,15 @@ SETS |= {16384: 512}
 
 
 def run(cell: str) -> dict:
-    """Train the head of one seed and measure it at every size."""
-    return measure(int(cell.split()[1]), max_retrieval.MAIN_RECIPE)
+    """Train the head of one seed and measure every rule at every size."""
+    return measure(int(cell.split()[1]), max_retrieval.MAIN_RECIPE, compare)
 
 
-def measure(seed: int, recipe: str) -> dict:
+def measure(seed: int, recipe: str, how: Callable[..., dict] = max_retrieval.evaluate_sizes) -> dict:
     """Train a head by a recipe and measure it at every size; one row of the table."""
     start = time.perf_counter()
     head, history = max_retrieval.train_head(seed, recipe=recipe, progress=False)
-    columns = max_retrieval.evaluate_sizes(head, test_key(seed), SETS)
+    columns = how(head, test_key(seed), SETS)
     del columns["n"], columns["sets"]  # said once for the whole table
     last = {f"training_{name}": float(values[-500:].mean()) for name, values in history.metrics.items()}
     return {"seed": seed, **last, "seconds": round(time.perf_counter() - start, 1), **columns}
