@@ -35,7 +35,12 @@ NAMES = (
     "spectral_bounds",
     "training_arms",
     "dispersion_only",
+    "trained_to",
+    "map_fit",
+    "long_rows_rules",
+    "depth_by_layer",
     "streaming",
+    "language_model",
     "compiled",
 )
 STORED = ROOT / "book" / "results"
