@@ -18,12 +18,23 @@ from adatemp.temperature import (
     TemperatureRule,
     constant,
     exp_offset,
+    guarded,
     log_ratio,
+    newton,
     polynomial,
     target_entropy,
 )
 
-EVERY_RULE = [PAPER, PAPER_HELD, constant(2.0), log_ratio(16), exp_offset(1.0), target_entropy(1.0)]
+EVERY_RULE = [
+    PAPER,
+    PAPER_HELD,
+    constant(2.0),
+    log_ratio(16),
+    exp_offset(1.0),
+    newton(1.0),
+    guarded(0.1, 1.0),
+    target_entropy(1.0),
+]
 evaluate = jax.jit(lambda rule, stats: rule.beta(stats))
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from row_oracle import QUARTIC
 
-from adatemp import PAPER, PAPER_HELD, constant, exp_offset, log_ratio, polynomial, target_entropy
+from adatemp import PAPER, PAPER_HELD, constant, exp_offset, guarded, log_ratio, newton, polynomial, target_entropy
 from adatemp._rule import rule as make_rule
 
 
@@ -91,6 +91,17 @@ def offset(stats, parameters, xp):
     return xp.exp(xp.where(excess > 0, xp.where(excess < np.log(3.0), excess, np.log(3.0)), 0.0))
 
 
+def one_step(stats, parameters, xp):
+    excess = stats.entropy - parameters["target"]
+    return xp.exp(xp.where(excess > 0, excess, 0.0) / xp.where(stats.variance > 1, stats.variance, 1.0))
+
+
+def beside_one(stats, parameters, xp):
+    held = parameters["level"] + parameters["slope"] * xp.log(xp.maximum(stats.count, 1) * 1.0)
+    value = (xp.exp(stats.entropy) - 1) / (xp.exp(held) - 1)
+    return xp.where(value > 1, xp.where(value < 6.0, value, 6.0), 1.0)
+
+
 def ratio(stats, parameters, xp):
     return xp.where(
         stats.count > 1, xp.log(xp.maximum(stats.count, 2) * 1.0) / xp.log(parameters["reference_count"]), 1.0
@@ -152,6 +163,12 @@ RULES = {
         {"coefficients": tuple(c * _heads(0.9, 1.1) for c in QUARTIC)},
     ),
     "offset": Case(lambda p: exp_offset(p["offset"], 3.0), offset, {"offset": _heads(0.4, 1.6)}),
+    "newton": Case(lambda p: newton(p["target"]), one_step, {"target": _heads(0.4, 1.6)}),
+    "guarded": Case(
+        lambda p: guarded(p["level"], p["slope"], 6.0),
+        beside_one,
+        {"level": _heads(0.3, 0.9), "slope": _heads(0.0, 0.3)},
+    ),
     "ratio": Case(lambda p: log_ratio(p["reference_count"]), ratio, {"reference_count": _heads(3, 20)}),
     "solved": Case(
         lambda p: target_entropy(p["entropy"], beta_max=50.0), solved, {"entropy": _heads(0.8, 1.4)}, streams=False
