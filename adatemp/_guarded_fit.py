@@ -4,7 +4,8 @@ A function that is sharp depends on a fixed number of keys, and the entropy of a
 with n. A head that averages looks at a fixed share of its keys, and its entropy is log n less a constant. Trained heads
 lie near one or the other, so the least-squares slope of the entropy in log n over the training lengths is taken to the
 nearer of 0 and 1. What is left of a sharp head's slope is dispersion that is under way at training lengths already; to
-extrapolate it would be to ask for more of it.
+extrapolate it would be to ask for more of it. A head that averages gets h(n) just above log n, which no entropy
+exceeds: beta is 1 in all its rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from adatemp._rule import broadcasts, is_concrete
 if TYPE_CHECKING:
     from jaxtyping import ArrayLike, Bool, Float, Int
 
-# Rounding of a float32 entropy of up to 131,072 keys, with room: a row of equal logits may exceed log n by this.
+# By how much the float32 entropy of a row of equal logits may exceed log n, with room.
 _ROUNDING = 1e-3
 
 
@@ -33,7 +34,7 @@ class GuardedFit:
         entropy: Entropy in nats of the fitted line at the longest row: the h of `exp_offset`, `newton` and
             `target_entropy` for the same head.
         slope: Slope of the fitted line in log n, before it was taken to the nearer of 0 and 1.
-        averages: Whether that was 1, so that the rule leaves the head alone.
+        averages: Whether that was 1, so that beta is 1 in all rows of the head.
         longest: Largest number of live keys among the rows.
         rows: Number of rows used, those with at least two live keys.
     """
@@ -65,8 +66,9 @@ def fit_guarded(
 ) -> GuardedFit:
     """Fits `guarded` to rows of a trained head at its training lengths, without labels.
 
-    The line entropy = a + b log n is fitted by least squares. With b taken to the nearer of 0 and 1, the level is such
-    that h(n) meets the fitted line at the longest rows given.
+    The line entropy = a + b log n is fitted by least squares. A head with b below 1/2 is taken for sharp: its slope is
+    0 and its level the line's entropy at the longest rows given. Another averages: its slope is 1 and its level just
+    above 0, so that it is left as it is at every length.
 
     Args:
         entropy: Entropy of each row's plain softmax in nats: from `entropy`, `attention_entropy` or the statistics that
@@ -106,7 +108,7 @@ def fit_guarded(
     longest = int(count.max())
     held = rows.mean(0) + slope * (np.log(longest) - log_n.mean())
     averages = slope >= 0.5
-    level, of_rule = held - averages * np.log(longest), averages.astype(np.float64)
+    level, of_rule = np.where(averages, _ROUNDING, held), averages.astype(np.float64)
     if not per_head:
         held, slope, averages, level, of_rule = (x.item() for x in (held, slope, averages, level, of_rule))
     rule = guarded(level, of_rule, beta_max, differentiate=differentiate)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from adatemp import attention_entropy, dot_product_attention, entropy, fit_guarded
+from adatemp import adaptive_temperature_softmax, attention_entropy, dot_product_attention, entropy, fit_guarded
 
 RNG = np.random.default_rng(0)
 COUNT = RNG.integers(5, 17, size=4_000)
@@ -22,7 +22,7 @@ def test_the_line_is_numpys_and_its_slope_is_taken_to_the_nearer_of_nought_and_o
         assert fit.slope == pytest.approx(b, rel=1e-9)
         assert fit.entropy == pytest.approx(a + b * np.log(16), rel=1e-9)
         assert (fit.averages, fit.rule.slope) == (averages, float(averages))
-        assert fit.rule.level + fit.rule.slope * np.log(16) == pytest.approx(fit.entropy, rel=1e-9)
+        assert averages or fit.rule.level == fit.entropy
         assert (fit.longest, fit.rows) == (16, 4_000)
 
 
@@ -36,6 +36,15 @@ def test_heads_are_fitted_one_by_one_and_rows_in_any_order():
         assert fit.rule.level[head] == pytest.approx(alone.rule.level, rel=1e-9)
     np.testing.assert_array_equal(fit.averages, [False, True])
     assert str(fit).splitlines()[1].endswith("sharp, held") and str(fit).endswith("averages, left alone")
+
+
+def test_a_head_that_averages_is_left_as_it_is_at_every_length():
+    rule = fit_guarded(AVERAGING, COUNT).rule
+    for n in (3, 16, 1_000, 131_072):
+        z = jnp.stack([jnp.zeros(n), jnp.asarray(0.01 * RNG.normal(size=n), jnp.float32)])
+        weights, stats = adaptive_temperature_softmax(z, temperature=rule, return_stats=True)
+        np.testing.assert_array_equal(stats.beta, 1)
+        np.testing.assert_allclose(weights, jax.nn.softmax(z), rtol=1e-6)
 
 
 def test_rows_of_one_and_of_no_key_are_left_out():
