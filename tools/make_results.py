@@ -34,14 +34,15 @@ NAMES = (
     "failures",
     "spectral_bounds",
     "training_arms",
+    "transformer_spread",
     "dispersion_only",
     "trained_to",
     "map_fit",
     "long_rows_rules",
     "depth_by_layer",
     "streaming",
-    "language_model",
     "compiled",
+    "language_model",
 )
 STORED = ROOT / "book" / "results"
 CELLS = ROOT / "_build" / "results"
