@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from adatemp.models import Transformer, presets
+from adatemp.models import presets
+from adatemp.models.transformer import Transformer
 from adatemp.training import History, train
 
 if TYPE_CHECKING:

@@ -26,9 +26,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from adatemp import dispersion, dot_product_attention
-from adatemp.models import Transformer, histograms, presets
+from adatemp import dispersion
+from adatemp.attention.api import dot_product_attention
+from adatemp.models import histograms, presets
 from adatemp.models.certificate import certify
+from adatemp.models.transformer import Transformer
 from adatemp.tasks import token_maximum
 
 SMALL = dict(vocabulary=13, layers=2, width=12, heads=4, head_width=6, key_heads=2, mlp_width=10)
