@@ -1,0 +1,1 @@
+"""The normalisers that `adatemp.variants` names, one idea a module."""
