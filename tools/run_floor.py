@@ -20,6 +20,7 @@ FOLDER = ROOT / ".venv-floor"
 COLAB = ROOT / "constraints" / "colab.txt"
 LOCK = ROOT / "requirements.lock"
 NEEDED = "jax flax optax numpy scipy matplotlib ipywidgets ipython ipykernel nbclient nbformat".split()
+NEEDED += "gguf safetensors tokenizers".split()
 TOOLS = "pytest pytest-xdist hypothesis jaxtyping hatchling editables".split()
 
 
