@@ -68,8 +68,8 @@ def newton(target: Float[ArrayLike, "..."], beta_max: float | None = None, *, di
         >>> from adatemp import adaptive_temperature_softmax, newton
         >>> logits = jnp.linspace(0, 100, 8_000)
         >>> weights, stats = adaptive_temperature_softmax(logits, temperature=newton(2.0), return_stats=True)
-        >>> print(f"{stats.entropy:.3f} -> {-jnp.sum(weights * jnp.log(weights + 1e-30)):.3f} at beta {stats.beta:.1f}")
-        5.382 -> 1.999 at beta 29.4
+        >>> print(f"{stats.entropy:.2f} -> {-jnp.sum(weights * jnp.log(weights + 1e-30)):.2f} at beta {stats.beta:.1f}")
+        5.38 -> 2.01 at beta 29.4
     """
     if beta_max is not None:
         beta_max = setting("beta_max", beta_max)
