@@ -21,7 +21,7 @@ import numpy as np
 from flax import nnx
 
 from adatemp import dispersion
-from adatemp.models import pretrained
+from adatemp.models.pretrained.load import Pretrained, smollm2
 from adatemp.models.rows import last_rows, row_measures
 
 PROMPTS = {4: 8, 8: 8, 16: 8, 32: 8, 64: 8, 128: 8, 256: 4, 512: 2, 1024: 2}
@@ -34,7 +34,7 @@ QUESTION = "What is the largest number in this list? {}. The largest number in t
 def run(cell: str) -> dict:
     """All heads at one number of items."""
     items = int(cell.split()[0])
-    return measure(pretrained.smollm2(), items, PROMPTS[items])
+    return measure(smollm2(), items, PROMPTS[items])
 
 
 def prompt(items: int, draw: int) -> tuple[str, int]:
@@ -43,7 +43,7 @@ def prompt(items: int, draw: int) -> tuple[str, int]:
     return QUESTION.format(", ".join(map(str, numbers))), int(numbers.max())
 
 
-def measure(language_model: pretrained.Pretrained, items: int, prompts: int) -> dict:
+def measure(language_model: Pretrained, items: int, prompts: int) -> dict:
     """One row of the result."""
     model, tokenizer = language_model
     graph, state = nnx.split(model)
