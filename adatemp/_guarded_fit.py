@@ -70,6 +70,10 @@ def fit_guarded(
     0 and its level the line's entropy at the longest rows given. Another averages: its slope is 1 and its level just
     above 0, so that it is left as it is at every length.
 
+    The slope errs on the side of leaving alone: a sharp head that disperses at its training lengths already, because
+    its logits span no more than log n or so, looks like one that averages. It is then plain softmax, no worse and no
+    better.
+
     Args:
         entropy: Entropy of each row's plain softmax in nats: from `entropy`, `attention_entropy` or the statistics that
             attention returns, [B, T, N] with heads last.
