@@ -72,7 +72,9 @@ def _weigh_top_k(z, live, k):
         lowest = jax.lax.top_k(rank, k)[0][..., -1:]
         above, tied = rank > lowest, rank == lowest
         room = k - jnp.sum(above, -1, keepdims=True, dtype=jnp.int32)
-        live = live & (above | (tied & (jnp.cumsum(tied, -1, dtype=jnp.int32) <= room)) | jnp.isnan(rank))
+        kept = above | (tied & (jnp.cumsum(tied, -1, dtype=jnp.int32) <= room))
+        spoilt = ~(jnp.max(rank, -1, keepdims=True) < jnp.inf)  # NaN or +inf, to show in the whole row
+        live = live & (kept | spoilt)
     return adaptive_temperature_softmax(z, where=live, temperature=None)
 
 
