@@ -35,6 +35,7 @@ NAMES = (
     "spectral_bounds",
     "training_arms",
     "transformer_spread",
+    "temperature_entropy",
     "dispersion_only",
     "trained_to",
     "map_fit",
