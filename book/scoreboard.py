@@ -252,6 +252,70 @@ def judge_training(rows: Sequence[Mapping[str, Any]]) -> str:
     return REPRODUCED if all(share <= 1 + SINGLE for row in rows for share in row["worst_norms"]) else NOT
 
 
+RATE, LIMIT = 1e-4, 1e-9  # of central differences in float64; of an entropy at a temperature near a limit
+
+
+def judge_temperature(found: Mapping[str, Any]) -> str:
+    """The verdict on Proposition 3.2, an entropy that never falls as the temperature rises, with its rate and limits.
+
+    Reproduced: no row of the attack falls by more than rounding, the rate is that of differences and the limits are
+    met. Not reproduced: some row falls. Partly: none falls, and the rate or a limit is off.
+
+    Args:
+      found: the data of the stored result temperature_entropy; its module in tools/stored_results says what it holds.
+    """
+    verdict = judge_bound(found["attack"])
+    if verdict == REPRODUCED and not (found["rate"] <= RATE and max(found["limits"].values()) <= LIMIT):
+        return PARTLY
+    return verdict
+
+
+def judge_sharper(table1: Mapping[str, Any]) -> str:
+    """The verdict on a figure that shows sharper attention with the map: the top weight, with it and without.
+
+    Reproduced: at every size beyond those of training the 95% interval over heads of the paired difference of the mean
+    top weight lies above 0. Partly: at some. Not reproduced: at none. With fewer than five heads there is no verdict.
+
+    Args:
+      table1: the data of the stored result of that name.
+    """
+    from scipy.stats import t
+
+    rows = table1["rows"]
+    if len(rows) < FEWEST_SEEDS:
+        return NOT_TRIED
+    beyond = [column for column, size in enumerate(table1["sizes"]) if size > TRAINED_TO]
+    tops = [np.array([row["read_outs"][name]["top_weight"] for row in rows]) for name in ("plain", "adaptive")]
+    risen = (tops[1] - tops[0])[:, beyond]
+    half = t.ppf(0.975, len(rows) - 1) * risen.std(0, ddof=1) / math.sqrt(len(rows))
+    above = risen.mean(0) - half > 0
+    return REPRODUCED if above.all() else PARTLY if above.any() else NOT
+
+
+def judge_fit(curves: Sequence[Mapping[str, Any]]) -> str:
+    """The verdict on a fitted curve like the published one, from fits by several procedures to several heads.
+
+    A curve is near if its root mean square distance from the published map is at most a quarter, on a grid of at least
+    two nats. Reproduced: one procedure, the same choice of sets and the same way to fit, gives near curves for every
+    head. Partly: some curve of some head is near. Not reproduced: none is. With fewer than three heads: no verdict.
+
+    Args:
+      curves: those of the stored result map_fit; its module in tools/stored_results says what they hold.
+    """
+    heads = {curve["head"] for curve in curves}
+    if len(heads) < FEWEST_HEADS:
+        return NOT_TRIED
+    near = [c for c in curves if c["points"] >= WIDE and c["distance"] is not None and c["distance"] <= NEAR_CURVE]
+    procedures = {(c["sets"], c["way"]) for c in near}
+    if any({c["head"] for c in near if (c["sets"], c["way"]) == one} == heads for one in procedures):
+        return REPRODUCED
+    return PARTLY if near else NOT
+
+
+TRAINED_TO = 16
+FEWEST_HEADS, WIDE, NEAR_CURVE = 3, 16, 0.25  # grid points of an eighth of a nat; in beta
+
+
 def overall(words: Sequence[str]) -> str:
     """One verdict for a claim that has several parts.
 
@@ -278,8 +342,6 @@ UNTRIED = {
     "softmax is not enough": (
         Claim("Transformers over a finite vocabulary disperse.", "Theorem 2.2", "4"),
         Claim("Heads of a language model disperse as items are added.", "Figure 3", "4, 14"),
-        Claim("A lower temperature gives a lower entropy.", "Proposition 3.2", "8"),
-        Claim("Adaptive temperature raises accuracy on larger sets with no parameter changed.", "Table 1", "8"),
         Claim("Adaptive temperature helps a Gemma model fine-tuned on CLRS-Text.", "CLRS-Text experiments", "16"),
     ),
     "active-dormant attention heads": (

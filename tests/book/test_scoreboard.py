@@ -238,3 +238,75 @@ def test_table_escapes_what_it_is_given_and_sets_numbers_to_the_right():
     assert '<th scope="row">&lt;i&gt;</th><td class="number">12.3</td><td>4, 14</td>' in table
     assert '<th scope="col" class="number">n</th><th scope="col">chapters</th>' in table
     assert '<td class="number">1 to 2</td>' in table
+
+
+def attack_on_temperature(**changed):
+    attack = {"rows": 2000, "ascents": 200, "random": 0.0, "ascent": -1e-5, "two_levels": 0.0}
+    found = {"attack": attack, "rate": 1e-7, "limits": {"lowest": 0.0, "highest": 1e-13}}
+    for name, value in changed.items():
+        (attack if name in attack else found)[name] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({}, scoreboard.REPRODUCED),
+        ({"ascent": 1e-6}, scoreboard.NOT),
+        ({"rate": 1e-2}, scoreboard.PARTLY),
+        ({"limits": {"lowest": 0.1, "highest": 0.0}}, scoreboard.PARTLY),
+        ({"rate": math.nan}, scoreboard.PARTLY),
+        ({"rows": 10}, scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_temperature_and_entropy_needs_the_attack_the_rate_and_the_limits(changed, word):
+    assert scoreboard.judge_temperature(attack_on_temperature(**changed)) == word
+
+
+def heads_with_tops(plain, adaptive, heads=6):
+    rng = np.random.default_rng(0)
+    return {
+        "sizes": [16, 64, 1024],
+        "rows": [
+            {
+                "read_outs": {
+                    name: {"top_weight": list(np.add(tops, rng.normal(0, 1e-3, 3)))}
+                    for name, tops in (("plain", plain), ("adaptive", adaptive))
+                }
+            }
+            for _ in range(heads)
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("plain", "adaptive", "heads", "word"),
+    [
+        ([0.9, 0.7, 0.2], [0.8, 0.8, 0.4], 6, scoreboard.REPRODUCED),  # the size of training does not count
+        ([0.9, 0.7, 0.2], [0.9, 0.7, 0.4], 6, scoreboard.PARTLY),
+        ([0.9, 0.7, 0.2], [0.9, 0.6, 0.1], 6, scoreboard.NOT),
+        ([0.9, 0.7, 0.2], [0.9, 0.8, 0.4], 4, scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_sharper_attention_needs_every_size_beyond_training(plain, adaptive, heads, word):
+    assert scoreboard.judge_sharper(heads_with_tops(plain, adaptive, heads)) == word
+
+
+def curve(head, way, distance, points=20):
+    return {"head": head, "sets": "16", "way": way, "distance": distance, "points": points}
+
+
+@pytest.mark.parametrize(
+    ("curves", "word"),
+    [
+        ([curve(head, "beta", 0.2) for head in "abc"], scoreboard.REPRODUCED),
+        ([curve("a", "beta", 0.2), curve("b", "median", 0.2), curve("c", "beta", 0.2)], scoreboard.PARTLY),
+        ([curve("a", "beta", 0.2), curve("b", "beta", 0.4), curve("c", "beta", 3.0)], scoreboard.PARTLY),
+        ([curve(head, "beta", 0.3) for head in "abc"], scoreboard.NOT),
+        ([curve(head, "beta", 0.1, points=5) for head in "abc"], scoreboard.NOT),  # near over half a nat says nothing
+        ([curve(head, "beta", None) for head in "abc"], scoreboard.NOT),
+        ([curve("a", "beta", 0.1)], scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_the_fitted_map_needs_one_procedure_for_all_heads(curves, word):
+    assert scoreboard.judge_fit(curves) == word
