@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from adatemp._length_rules import llama4, scalable, yarn
 from adatemp._log_ratio import log_ratio
+from adatemp._row_state import check_rows
 from adatemp._softmax import adaptive_temperature_softmax
+from adatemp._variants.rows import of_rows, shape_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,8 @@ def log_length_softmax(
     References:
         "Overcoming a Theoretical Limitation of Self-Attention", https://arxiv.org/abs/2202.12172
     """
-    return adaptive_temperature_softmax(logits, axis, where, temperature=log_ratio(reference_count))
+    rule = log_ratio(reference_count)
+    return _tempered(logits, axis, where, rule, reference_count=reference_count)
 
 
 def scalable_softmax(
@@ -72,7 +75,8 @@ def scalable_softmax(
         0.940 0.498
         1.000 0.387
     """
-    return adaptive_temperature_softmax(logits, axis, where, temperature=scalable(scale, offset))
+    rule = scalable(scale, offset)
+    return _tempered(logits, axis, where, rule, scale=scale, offset=offset)
 
 
 def yarn_softmax(
@@ -90,7 +94,8 @@ def yarn_softmax(
     References:
         "YaRN: Efficient Context Window Extension of Large Language Models", https://arxiv.org/abs/2309.00071
     """
-    return adaptive_temperature_softmax(logits, axis, where, temperature=yarn(factor, coefficient))
+    rule = yarn(factor, coefficient)
+    return _tempered(logits, axis, where, rule, factor=factor, coefficient=coefficient)
 
 
 def llama4_softmax(
@@ -110,4 +115,11 @@ def llama4_softmax(
         https://github.com/meta-llama/llama-models, models/llama4/model.py
     """
     rule = llama4(coefficient, floor_scale=floor_scale)
+    return _tempered(logits, axis, where, rule, coefficient=coefficient)
+
+
+def _tempered(logits, axis, where, rule, **parameters):
+    logits, axes, where = check_rows(logits, axis, where)
+    for name, value in parameters.items():
+        of_rows(name, value, shape_of_rows(logits, axes))
     return adaptive_temperature_softmax(logits, axis, where, temperature=rule)

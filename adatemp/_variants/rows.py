@@ -43,8 +43,13 @@ def over_rows(
         ValueError: An axis that does not exist or has no keys, a mask or a parameter that does not broadcast.
     """
     logits, axes, where = check_rows(logits, axis, where)
-    rows = tuple(size for a, size in enumerate(logits.shape) if a not in axes)
-    return _weights(weigh, axes, settings, logits, where, {k: _of_rows(k, x, rows) for k, x in parameters.items()})
+    rows = shape_of_rows(logits, axes)
+    return _weights(weigh, axes, settings, logits, where, {k: of_rows(k, x, rows) for k, x in parameters.items()})
+
+
+def shape_of_rows(logits, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The logits' shape without the axes that run over keys."""
+    return tuple(size for a, size in enumerate(logits.shape) if a not in axes)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -59,7 +64,8 @@ def _weights(weigh, axes, settings, logits, where, parameters):
     return jnp.moveaxis(weights.reshape(keys_last), last, axes).astype(logits.dtype)
 
 
-def _of_rows(name: str, value, rows: tuple[int, ...]) -> Float[Array, "#*rows"]:
+def of_rows(name: str, value, rows: tuple[int, ...]) -> Float[Array, "#*rows"]:
+    """A parameter that broadcasts to rows of this shape, or an error that names it."""
     try:
         array = jnp.asarray(value)
     except TypeError as error:
