@@ -40,6 +40,7 @@ NAMES = (
     "trained_to",
     "map_fit",
     "long_rows_rules",
+    "variants_bench",
     "depth_by_layer",
     "streaming",
     "compiled",
