@@ -316,6 +316,40 @@ TRAINED_TO = 16
 FEWEST_HEADS, WIDE, NEAR_CURVE = 3, 16, 0.25  # grid points of an eighth of a nat; in beta
 
 
+FLAT = 1e-4  # nats: a spread that is the rounding of a float32 forward pass
+
+
+def judge_cascade(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The verdict on Remark C.1 for one architecture: after a uniform layer every later one is uniform.
+
+    Reproduced: in each of at least five models, no later layer has a row of any spread. Not reproduced: one has.
+
+    Args:
+      rows: those of one kind in "cascade" of the stored result depth_by_layer; its module says what they hold.
+    """
+    if len(rows) < FEWEST_SEEDS:
+        return NOT_TRIED
+    return REPRODUCED if all(spread <= FLAT for row in rows for spread in row["uniform"][1:]) else NOT
+
+
+HASTENED = 0.01  # of top weight
+
+
+def judge_hastening(pairs: Sequence[tuple[float, float]]) -> str:
+    """The verdict on the claim that dispersion in one layer hastens it in the next, in trained models.
+
+    Reproduced: in each of at least five models the next layer's top weight is lower, by a hundredth, with the first
+    layer as trained than with the first layer made hard. Partly: in most of them. Not reproduced: otherwise.
+
+    Args:
+      pairs: for each model the top weight of its second layer, with the first as trained and with the first made hard.
+    """
+    if len(pairs) < FEWEST_SEEDS:
+        return NOT_TRIED
+    lower = [soft < hard - HASTENED for soft, hard in pairs]
+    return REPRODUCED if all(lower) else PARTLY if sum(lower) > len(lower) / 2 else NOT
+
+
 def overall(words: Sequence[str]) -> str:
     """One verdict for a claim that has several parts.
 

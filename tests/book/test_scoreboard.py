@@ -310,3 +310,30 @@ def curve(head, way, distance, points=20):
 )
 def test_verdict_on_the_fitted_map_needs_one_procedure_for_all_heads(curves, word):
     assert scoreboard.judge_fit(curves) == word
+
+
+@pytest.mark.parametrize(
+    ("spreads", "models", "word"),
+    [
+        ([0.0, 0.0, 3e-6], 5, scoreboard.REPRODUCED),
+        ([0.0, 0.0, 0.2], 5, scoreboard.NOT),
+        ([0.0, math.nan, 0.0], 5, scoreboard.NOT),
+        ([5.0, 0.0, 0.0], 5, scoreboard.REPRODUCED),  # the first layer is the one made uniform
+        ([0.0, 0.0, 0.0], 4, scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_the_cascade_follows_from_the_later_layers(spreads, models, word):
+    assert scoreboard.judge_cascade([{"uniform": spreads}] * models) == word
+
+
+@pytest.mark.parametrize(
+    ("pairs", "word"),
+    [
+        ([(0.4, 0.6)] * 5, scoreboard.REPRODUCED),
+        ([(0.4, 0.6)] * 4 + [(0.6, 0.6)], scoreboard.PARTLY),
+        ([(0.6, 0.605)] * 5, scoreboard.NOT),
+        ([(0.4, 0.6)] * 4, scoreboard.NOT_TRIED),
+    ],
+)
+def test_verdict_on_hastening_follows_from_the_top_weights(pairs, word):
+    assert scoreboard.judge_hastening(pairs) == word
