@@ -1,6 +1,7 @@
 """Builds the site strictly and looks at what came out: python -m tools.build_book (which is what `make book` runs).
 
-Every warning is an error. Progress is a line a page; the whole log is in _build/book.log.
+The property tests that the pages name run first, and a page shows that its own passed. Every warning is an error.
+Progress is a line a page; the whole log is in _build/book.log.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from book._ext import book_cache, book_mathjax
+from book._ext import book_cache, book_mathjax, book_named_tests
 from tools.check_pages import ROOT, check, pages_of_the_book
+from tools.run_named_tests import RECORD, NamedTestsFailed, make_sure
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 NOISE = re.compile(r"\[IPKernelApp\] WARNING \| Kernel is running over TCP without encryption")
@@ -60,15 +62,21 @@ def progress(line: str) -> str | None:
     return None
 
 
-def build(root: Path, output: Path) -> int:
-    """Runs Jupyter Book strictly, shows progress and warnings, and returns its exit status."""
+def build(root: Path, output: Path, named_tests: Path) -> int:
+    """Runs Jupyter Book strictly, shows progress and warnings, and returns its exit status.
+
+    Args:
+        root: the folder of _config.yml.
+        output: the folder in which _build is made.
+        named_tests: the record of the property tests that passed.
+    """
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(root)]
     command += ["--path-output", str(output), "-W", "-n", "--keep-going"]
     log_path = output / "_build" / "book.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    quiet_python = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", book_named_tests.VARIABLE: str(named_tests.resolve())}
     process = subprocess.Popen(
-        command, cwd=root, env=quiet_python, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+        command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
     )
     with process, log_path.open("w", encoding="utf-8") as log:
         in_trouble = False  # a warning goes on over the lines that follow, until the next line of progress
@@ -86,7 +94,7 @@ def build(root: Path, output: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fresh", action="store_true", help="run and write every page again")
+    parser.add_argument("--fresh", action="store_true", help="run every named test and every page again")
     parser.add_argument("--output", type=Path, default=ROOT, help="the folder in which _build is made")
     parser.add_argument(
         "--fingerprint", action="store_true", help="print the name of the state that executed pages depend on, and stop"
@@ -103,13 +111,20 @@ def main() -> int:
         return 2
 
     folder = arguments.output / "_build"
+    named_tests = arguments.output / RECORD
     if arguments.fresh:
+        named_tests.unlink(missing_ok=True)
         for name in ("html", ".doctrees", ".jupyter_cache", "jupyter_execute"):
             shutil.rmtree(folder / name, ignore_errors=True)
+    try:
+        make_sure(ROOT, named_tests)
+    except NamedTestsFailed as error:
+        print(f"The book was not built. {error}", file=sys.stderr)
+        return 1
     pages = len(pages_of_the_book())
     print(f"Building {pages} pages at the {os.environ.get('ADATEMP_SCALE', 'fast')} scale ...", flush=True)
     start = time.monotonic()
-    status = build(ROOT, arguments.output)
+    status = build(ROOT, arguments.output, named_tests)
     seconds = time.monotonic() - start
     if status:
         print(f"The book did not build. The whole log is in {folder / 'book.log'}.", file=sys.stderr)

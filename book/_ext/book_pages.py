@@ -13,6 +13,8 @@ from book_repairs import RepairNotFound, mend
 from sphinx.errors import ExtensionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from docutils.nodes import document
     from sphinx.application import Sphinx
 
@@ -45,16 +47,27 @@ def _offer_our_notebook_only(
     The theme offers Colab the source, which it cannot read, and for download the notebook that the build ran, whose
     text is full of directives.
     """
-    ours, served = Path(app.srcdir, f"{pagename}.ipynb"), Path(app.outdir, "_sources", f"{pagename}.ipynb")
-    if ours.exists():
-        shutil.copyfile(ours, served)
+    if Path(app.srcdir, f"{pagename}.ipynb").exists():
         return
-    served.unlink(missing_ok=True)
     buttons = [group for group in context["header_buttons"] if group.get("label") != "launch-buttons"]
     for group in buttons:
         offered = group.get("buttons", [])
         group["buttons"] = [button for button in offered if button.get("label") != "download-notebook-button"]
     context["header_buttons"] = buttons
+
+
+def serve_our_notebooks(source: Path, site: Path, pages: Iterable[str]) -> None:
+    """Puts the notebooks made for readers where pages offer them, and takes out those that the build ran.
+
+    Of every page, written in this build or not: a notebook changes without its page when its exporter does.
+    """
+    for name in pages:
+        ours, served = source / f"{name}.ipynb", site / "_sources" / f"{name}.ipynb"
+        if ours.exists():
+            served.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ours, served)
+        else:
+            served.unlink(missing_ok=True)
 
 
 def _start(app: Sphinx) -> None:
@@ -80,6 +93,7 @@ def _finish(app: Sphinx, error: Exception | None) -> None:
         if not error:
             raise
         return
+    serve_our_notebooks(Path(app.srcdir), site, app.env.found_docs)
     book_lean.remove_unused_files(site)
     root = app.config.root_doc
     if root != "index":

@@ -9,6 +9,7 @@ from book_address import read_address
 from book_mathjax import files_of_a_page, source_folder
 
 from tools.check_pages import ROOT, check, pages_of_the_book
+from tools.named_results import read_page
 
 pytestmark = pytest.mark.book
 CHAPTERS = [name for name in pages_of_the_book() if name.startswith("chapters/")]
@@ -62,3 +63,18 @@ def test_every_executed_page_is_in_the_table_of_times(site_dir):
     status = (site_dir / "book/status.html").read_text("utf-8")
     for name in CHAPTERS:
         assert f'href="../{name}.html"' in status
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_numbered_result_shows_that_its_tests_passed(site_dir, name):
+    page = (site_dir / f"{name}.html").read_text("utf-8")
+    stated = read_page((ROOT / f"{name}.md").read_text("utf-8"), name)
+    for result in stated.results:
+        # From this result to the next one stands a line with each of its tests, and the mark at the line's end.
+        start = page.index(f'id="{result.label}"')
+        others = (page.find(f'id="{other.label}"', start) for other in stated.results if other is not result)
+        beneath = page[start : min((place for place in others if place > start), default=len(page))]
+        lines = re.findall(r'<p class="named-tests">(.*?)</p>', beneath, re.DOTALL)
+        passed = "".join(line for line in lines if '<span class="test-passed">' in line)
+        assert [test for test in result.tests if test.rpartition("::")[2] not in passed] == [], result
+    assert page.count("named-tests-foot") == bool(stated.tests)
