@@ -78,21 +78,22 @@ def test_a_hidden_key_might_as_well_not_be_there(z, mask):
         np.testing.assert_array_equal(infinite[name], weights, err_msg=name)
 
 
-@pytest.mark.parametrize("axes", [0, (2, 0), None])
+@pytest.mark.parametrize("axes", [(2, 0), None])
 def test_rows_along_any_axes_are_rows_along_the_last(axes):
     z = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
     mask = np.random.default_rng(1).uniform(size=z.shape) < 0.7
-    summed = sorted(a % 3 for a in np.atleast_1d(range(3) if axes is None else axes))
+    summed = sorted(a % 3 for a in (range(3) if axes is None else axes))
     order = [a for a in range(3) if a not in summed] + summed
     flat, flat_mask = (np.transpose(x, order).reshape(*np.delete(x.shape, summed), -1) for x in (z, mask))
-    for name, weights in every(z, mask, axis=axes):
+    names = ("entmax15", "sigmoid", "softpick", "stick_breaking", "top_k", "scalable")
+    for name, weights in every(z, mask, axis=axes, names=names):
         want = definition(name, flat, flat_mask)
         got = np.transpose(weights, order).reshape(want.shape)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_half_precision_is_float32_rounded_once_and_float64_is_kept():
-    z = 2 * np.random.default_rng(2).normal(size=(4, 33))
+    z = 2 * np.random.default_rng(2).normal(size=(3, 9))
     for dtype in (jnp.float16, jnp.bfloat16):
         low = np.asarray(jnp.asarray(z, dtype))
         single = dict(every(low.astype(np.float32)))
