@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from adatemp import models as models
     from adatemp import plotting as plotting
     from adatemp import runtime as runtime
+    from adatemp import sinks as sinks
     from adatemp import tasks as tasks
     from adatemp import temperature as temperature
     from adatemp import training as training
@@ -73,6 +74,7 @@ _SUBMODULES = (
     "models",
     "plotting",
     "runtime",
+    "sinks",
     "tasks",
     "temperature",
     "training",
