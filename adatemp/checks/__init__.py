@@ -17,7 +17,7 @@ import importlib
 from adatemp.checks._report import CheckFailed, Finding, Report
 from adatemp.checks._stages import Mistake, NotApplicable, Stage, examine
 
-_CHAPTERS = ("ch01", "ch02", "ch03", "ch05", "ch06", "ch07", "ch08", "ch09", "ch10", "ch11")
+_CHAPTERS = ("ch01", "ch02", "ch03", "ch04", "ch05", "ch06", "ch07", "ch08", "ch09", "ch10", "ch11")
 
 __all__ = ["CheckFailed", "Finding", "Mistake", "NotApplicable", "Report", "Stage", "examine", *_CHAPTERS]
 
