@@ -109,9 +109,9 @@ TASKS = {
         ROWS,
     ),
     "majority": Task(
-        "most frequent label: the control that must not be sharpened",
-        "every item counts alike: any sharpening loses, and none is needed",
-        majority.sample,
+        "most frequent label among half of the items: the control that must not be sharpened",
+        "half of the items count, and alike: sharpening can only lose, and none is needed",
+        partial(majority.sample, share=0.1),
         partial(SetHead, 1, 1, 10, 32),
         16,
         5,

@@ -1,4 +1,4 @@
-"""A head that must not be sharpened: the answer is the most frequent label, to which every item counts alike."""
+"""A head that must not be sharpened: the answer is the most frequent label among half of the items, which count alike."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ def sample(
 ) -> LabelledSets:
     """Draw sets in which one label, another in every set, is more likely than the rest.
 
-    An item has the favoured label with probability share + (1 − share)/C and each other with (1 − share)/C, so the more
-    items, the clearer the majority, and a read-out that averages them all only gains by size. Features are uniform on
-    [0, 1) and say nothing: an item picked by its features has the favoured label no more often than any item. Can be
-    called inside jit.
+    Features are uniform on [0, 1), and the items that count are those whose feature is above 1/2; the first item always
+    is one of them. Among these an item has the favoured label with probability share + (1 − share)/C and each other
+    with (1 − share)/C, so the more items, the clearer the majority; among those that do not count all labels are
+    equally likely. A head has to look at half of the items, and at each of them alike: their features say no more, and
+    a few of them have the favoured label no more often than any. Can be called inside jit.
 
     Args:
         key: a JAX random key.
         batch: number of sets.
         n: items in a set, or room for items when `min_items` is given.
         classes: number of classes C.
-        share: of the items that have the favoured label beyond the rest, in (0, 1].
+        share: of the items that count and have the favoured label for sure, in (0, 1].
         min_items: when given, each set has its own size, uniform on min_items, ..., n, and items past it are masked.
 
     Returns:
-        The batch; the target is the label that did occur most often, the lowest of several; the item to find is -1.
+        The batch; the target is the label that did occur most often among the items that count, the lowest of several;
+        the item to find is -1.
 
     Raises:
         ValueError: for sizes that leave nothing to draw and a share outside (0, 1].
@@ -47,12 +49,15 @@ def sample(
         raise ValueError(f"share={share}: of items that have the favoured label for sure; give a number in (0, 1].")
     key_size, key_feature, key_query, key_favoured, key_sure, key_label = jax.random.split(key, 6)
     where = sizes(key_size, batch, n, classes=classes, min_items=min_items)
+    feature = jax.random.uniform(key_feature, (batch, n))
+    feature = feature.at[:, 0].set((1 + feature[:, 0]) / 2)
+    counting = where & (feature > 0.5)
     favoured = jax.random.randint(key_favoured, (batch, 1), 0, classes)
-    sure = jax.random.uniform(key_sure, (batch, n)) < share
+    sure = counting & (jax.random.uniform(key_sure, (batch, n)) < share)
     label = jnp.where(sure, favoured, jax.random.randint(key_label, (batch, n), 0, classes))
-    counts = jnp.sum(jax.nn.one_hot(label, classes, dtype=jnp.int32) * where[..., None], axis=1)
+    counts = jnp.sum(jax.nn.one_hot(label, classes, dtype=jnp.int32) * counting[..., None], axis=1)
     return LabelledSets(
-        features=jax.random.uniform(key_feature, (batch, n, 1)),
+        features=feature[..., None],
         label=label,
         query=jax.random.uniform(key_query, (batch, 1)),
         where=where,
