@@ -1,4 +1,4 @@
-"""A head that must not be sharpened: the answer is the most frequent label among half of the items, which count alike."""
+"""A head that must not be sharpened: the most frequent label among half of the items, which all count alike."""
 
 from __future__ import annotations
 
