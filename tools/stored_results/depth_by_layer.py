@@ -31,13 +31,13 @@ from adatemp.models.transformer import Transformer
 from adatemp.tasks import two_hops
 
 SEEDS = 5
-TRAINED = ("2 layers, seed 0", "1 layer, seed 0", *(f"2 layers, seed {seed}" for seed in range(1, SEEDS)))
+TRAINED = ("2 layers, seed 0", "1 layer, seed 0", *(f"2 layers, seed {seed}" for seed in range(1, 6)))
 CELLS = ("cascade", *TRAINED)
-SECONDS = 30
+SECONDS = 60
 DATA = ()
 
 FILE = Path(__file__).resolve().parents[2] / "book" / "results" / "two_hops.npz"
-STEPS = 1_500
+STEPS = 3_000
 COUNTED = {16: 32, 64: 16, 256: 8, 1_024: 4}
 TOKENS = 64
 
