@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from adatemp import adaptive_temperature_softmax, dot_product_attention
 from adatemp._compat import enable_x64
 from adatemp.attention import ChunkedConfig, PallasConfig
 from adatemp.attention._pallas_rule import fits
-from adatemp.temperature import TemperatureRule, constant, llama4, log_ratio, scalable, yarn
+from adatemp.temperature import TemperatureRule, llama4, log_ratio, scalable, yarn
 
 COUNTS = np.int32([1, 2, 3, 16, 8191, 8192, 131_071, 2**24 + 1])
 RULES = {
@@ -142,56 +143,55 @@ def test_the_gradient_of_scale_and_offset_is_that_of_finite_differences():
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize("identity", [yarn(1.0), llama4(floor_scale=100), scalable(0.0, 1.0), constant(1.0)])
-def test_the_identity_setting_is_plain_attention_to_the_bit(identity, implementation):
+def test_the_identity_setting_is_plain_attention_to_the_bit(implementation):
     query, key, value = jax.random.normal(jax.random.key(0), (3, 1, 16, 2, 8))
     options = dict(is_causal=True, **IMPLEMENTATIONS[implementation])
     plain = dot_product_attention(query, key, value, temperature=None, **options)
-    np.testing.assert_array_equal(dot_product_attention(query, key, value, temperature=identity, **options), plain)
+    identities = [yarn(1.0), llama4(floor_scale=100), scalable(0.0, 1.0)]
+    for rule in identities[: 2 if implementation == "pallas" else 3]:
+        np.testing.assert_array_equal(dot_product_attention(query, key, value, temperature=rule, **options), plain)
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    ("name", "implementation"),
+    [(name, "dense") for name in RULES]
+    + [("scalable with offset", "chunked"), ("llama4", "chunked"), ("llama4", "pallas")],
+)
 def test_padding_packing_chunks_and_decoding_agree_at_every_query(name, implementation):
     """One causal sequence of 11 tokens, stored in five ways; the count of each query is its own, not the array's."""
     T, N, H = 11, 2, 8
     query, key, value = 2 * jax.random.normal(jax.random.key(1), (3, 1, T, N, H))
     options = dict(temperature=RULES[name], **IMPLEMENTATIONS[implementation])
 
-    def attend(query, key, value, **more):
-        return np.asarray(dot_product_attention(query, key, value, **options, **more))
+    attend = partial(dot_product_attention, **options)
+    other = jax.random.normal(jax.random.key(2), (3, 1, 7, N, H))
 
     def padded(x, before, after):
         return jnp.pad(x, ((0, 0), (before, after), (0, 0), (0, 0)), constant_values=jnp.nan)
 
-    alone = attend(query, key, value, is_causal=True)
-    plain = np.asarray(dot_product_attention(query, key, value, is_causal=True, temperature=None))
-    assert np.abs(alone - plain)[:, 2:].max() > 0.05  # the rule was applied, and not at one key alone
+    def every_way(query, key, value):
+        own = (query, key, value)
+        left, right = ([padded(x, *room) for x in own] for room in ((5, 0), (0, 5)))
+        packed = [jnp.concatenate([o, x], 1) for o, x in zip(other, own)]
+        segments = jnp.repeat(jnp.array([0, 1]), jnp.array([7, T]), total_repeat_length=7 + T)[None]
+        chunks = [attend(query[:, i : i + 4], key, value, is_causal=True, query_offset=i) for i in (0, 4, 8)]
+        cache = [jnp.repeat(padded(x, 0, 9), T, 0) for x in (key, value)]  # a sequence for each length it has had
+        steps = attend(query[0][:, None], *cache, key_value_seq_lengths=jnp.arange(1, T + 1))
+        return {
+            "alone": attend(*own, is_causal=True),
+            "left padding": attend(*left, mask=(jnp.arange(T + 5) >= 5)[None, None, None], is_causal=True)[:, 5:],
+            "right padding": attend(*right, key_value_seq_lengths=jnp.array([T]), is_causal=True)[:, :T],
+            "packing": attend(*packed, segment_ids=segments, is_causal=True)[:, 7:],
+            "chunked prefill": jnp.concatenate(chunks, 1),
+            "decoding": steps[:, 0][None],
+            "plain": dot_product_attention(*own, is_causal=True, temperature=None),
+        }
 
-    left = [padded(x, 5, 0) for x in (query, key, value)]
-    mask = (jnp.arange(T + 5) >= 5)[None, None, None]
-    stored = {"left padding": attend(*left, mask=mask, is_causal=True)[:, 5:]}
-
-    right = [padded(x, 0, 5) for x in (query, key, value)]
-    stored["right padding"] = attend(*right, key_value_seq_lengths=jnp.array([T]), is_causal=True)[:, :T]
-
-    other = jax.random.normal(jax.random.key(2), (3, 1, 7, N, H))
-    packed = [jnp.concatenate([o, x], 1) for o, x in zip(other, (query, key, value))]
-    segments = jnp.repeat(jnp.array([0, 1]), jnp.array([7, T]), total_repeat_length=7 + T)[None]
-    stored["packing"] = attend(*packed, segment_ids=segments, is_causal=True)[:, 7:]
-
-    chunks = [attend(query[:, i : i + 4], key, value, is_causal=True, query_offset=i) for i in range(0, T, 4)]
-    stored["chunked prefill"] = np.concatenate(chunks, 1)
-
-    room = [padded(x, 0, 9) for x in (key, value)]  # a cache of 20, filled as far as the query
-
-    def step(t):
-        q = jax.lax.dynamic_slice_in_dim(query, t, 1, 1)
-        return dot_product_attention(q, *room, **options, key_value_seq_lengths=jnp.array([1]) * (t + 1))
-
-    step = jax.jit(step)
-    stored["decoding"] = np.concatenate([step(t) for t in range(T)], 1)
-
+    program = jax.jit(every_way).lower(query, key, value).compile({"xla_backend_optimization_level": 0})
+    stored = jax.device_get(program(query, key, value))
+    alone, plain = stored.pop("alone"), stored.pop("plain")
+    # The rule was applied, and not at one key alone.
+    assert np.abs(alone - plain)[:, 2:].max() > 0.05
     for how, output in stored.items():
         np.testing.assert_allclose(output, alone, atol=2e-5, err_msg=how)
 
@@ -203,3 +203,21 @@ def test_queries_of_one_batch_have_each_their_own_count():
         query, key, value, key_value_seq_lengths=lengths, temperature=scalable(1.0), return_stats=True
     )
     np.testing.assert_allclose(stats.beta[..., 0], np.log([[2] * 6, [4] * 6, [6] * 6]), rtol=1e-6)
+
+
+def test_the_kernel_has_the_gradient_of_a_scale_and_an_offset_a_head():
+    query, key, value = 2 * jax.random.normal(jax.random.key(6), (3, 1, 16, 2, 8))
+    cotangent = jax.random.normal(jax.random.key(7), value.shape)
+
+    def loss(scale, offset, **implementation):
+        rule = scalable(scale, offset)
+        output = dot_product_attention(query, key, value, is_causal=True, temperature=rule, **implementation)
+        return jnp.sum(cotangent * output)
+
+    arguments = jnp.array([0.4, 0.9]), jnp.array([0.1, -0.2])
+    kernel, dense = (
+        jax.jit(jax.grad(partial(loss, **IMPLEMENTATIONS[name]), argnums=(0, 1)))(*arguments)
+        for name in ("pallas", "dense")
+    )
+    for a, b in zip(kernel, dense):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
