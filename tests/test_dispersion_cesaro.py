@@ -20,6 +20,7 @@ def exact_power(states, layers):
     return states
 
 
+@pytest.mark.result("thm-ch07-cesaro")
 @pytest.mark.parametrize("layers", [0, 1, 2, 7])
 def test_the_closed_form_is_repeated_averaging_exactly(layers):
     states = [3, -1, 4, 1, -5, 9, 2, 6]
@@ -58,6 +59,7 @@ def test_the_second_token_comes_twice_as_near_with_every_layer():
     np.testing.assert_array_equal(gaps, 0.5 ** np.arange(6))
 
 
+@pytest.mark.result("prop-ch07-walk")
 @pytest.mark.parametrize(("i", "epsilon"), [(2, 0.01), (17, 0.3), (512, 0.01), (4096, 1e-6)])
 def test_layers_until_the_first_token_are_the_least_that_suffice_for_every_input(i, epsilon):
     layers = dispersion.layers_until_first(i, epsilon)
@@ -72,11 +74,13 @@ def test_layers_until_the_first_token_are_the_least_that_suffice_for_every_input
         assert abs(dispersion.cesaro_power(other, layers)[-1]) <= epsilon
 
 
+@pytest.mark.result("prop-ch07-walk")
 def test_late_tokens_arrive_last():
     layers = [dispersion.layers_until_first(i, 0.01) for i in (2, 16, 512)]
     assert layers == sorted(layers) and layers[0] < layers[1] < layers[2]
 
 
+@pytest.mark.result("prop-ch07-late")
 def test_after_one_layer_noise_spreads_like_an_inverse_root_and_a_step_stays_at_a_half():
     draw = np.random.default_rng(0)
     for n in (2**10, 2**14):

@@ -68,3 +68,8 @@ def chapter03() -> SimpleNamespace:
 @pytest.fixture(scope="session")
 def chapter05() -> SimpleNamespace:
     return functions_of("05_price_of_sharpness")
+
+
+@pytest.fixture(scope="session")
+def chapter07() -> SimpleNamespace:
+    return functions_of("07_depth")
