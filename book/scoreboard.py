@@ -252,6 +252,33 @@ def judge_training(rows: Sequence[Mapping[str, Any]]) -> str:
     return REPRODUCED if all(share <= 1 + SINGLE for row in rows for share in row["worst_norms"]) else NOT
 
 
+FEWEST_PRESETS, FEWEST_TOYS = 5, 3
+
+
+def judge_transformers(found: Mapping[str, Any]) -> str:
+    """The verdict on Theorem 2.2, from certificates of Transformers that do not know the number of tokens.
+
+    Reproduced: in at least five presets, each attacked by 1,000 rows and 100 ascents, and in at least three trained
+    models at every size, no radius and no spread exceeds its certificate by more than rounding, and no weight the tight
+    bound of its row. Not reproduced: one does. With fewer of any of these there is no verdict.
+
+    Args:
+      found: the data of the stored result transformer_spread; its module in tools/stored_results says what it holds.
+    """
+    attacks, toys = found["attacks"], [row for row in found["toys"] if "excess_at" in row]
+    if len(attacks) < FEWEST_PRESETS or len(toys) < FEWEST_TOYS:
+        return NOT_TRIED
+    if any(row["rows"] < FEWEST_ROWS or row["ascents"] < FEWEST_ASCENTS for row in attacks):
+        return NOT_TRIED
+    logs = [row[name] for row in attacks for name in ("random", "ascent", "own", "certified")]
+    logs += [one[by] for row in toys for one in row["excess_at"] for by in ("own", "certified")]
+    for row in found["toys"]:
+        measured = [*row["spread_at"], row["worst"]] if "worst" in row else row["spread_at"]
+        logs.append(np.log(np.max(np.array(measured) / np.array(row["certified_spread"]))))
+        logs.append(np.log(np.max(np.array(row["radius_at"]) / np.array(row["certified_radius"]))))
+    return REPRODUCED if all(excess <= SINGLE for excess in logs) else NOT  # a NaN is no success
+
+
 RATE, LIMIT = 1e-4, 1e-9  # of central differences in float64; of an entropy at a temperature near a limit
 
 
@@ -374,7 +401,6 @@ class Claim(NamedTuple):
 #: What has no measurement of ours yet. A claim leaves this list when a stored run of its own exists.
 UNTRIED = {
     "softmax is not enough": (
-        Claim("Transformers over a finite vocabulary disperse.", "Theorem 2.2", "4"),
         Claim("Heads of a language model disperse as items are added.", "Figure 3", "4, 14"),
         Claim("Adaptive temperature helps a Gemma model fine-tuned on CLRS-Text.", "CLRS-Text experiments", "16"),
     ),

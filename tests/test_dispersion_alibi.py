@@ -22,6 +22,7 @@ def weights(content, slope, temperature=1.0):
     return powers / powers.sum()
 
 
+@pytest.mark.result("prop-ch04-alibi")
 @given(st.integers(1, 300), slopes, spreads, temperatures)
 def test_the_floor_is_attained_by_the_worst_content(n, slope, spread, temperature):
     content = np.full(n, spread)
@@ -40,6 +41,7 @@ def test_the_ceiling_is_attained_by_the_best_content(n, place, slope, spread, te
     assert weights(content, slope, temperature)[k] == pytest.approx(ceiling, rel=1e-9, abs=1e-300)
 
 
+@pytest.mark.result("prop-ch04-alibi")
 @given(st.integers(0, 2**32 - 1))
 def test_contents_within_the_spread_stay_between(seed):
     draw = np.random.default_rng(seed)
@@ -67,6 +69,7 @@ def test_no_ascent_on_the_violation_gets_past_the_bounds():
         assert abs(found) == pytest.approx(bound, rel=1e-6)  # the search is not a weak one
 
 
+@pytest.mark.result("prop-ch04-alibi")
 def test_the_floor_does_not_know_n_and_the_ceiling_falls_exponentially():
     assert dispersion.alibi_floor(0.25, 2.0) == pytest.approx(0.0370, abs=5e-5)
     for n in (10**2, 10**4, 10**6):

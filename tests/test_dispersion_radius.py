@@ -61,6 +61,7 @@ MAPS = {
 }
 
 
+@pytest.mark.result("prop-ch04-parts")
 @pytest.mark.parametrize("name", MAPS)
 def test_no_ascent_leaves_the_ball_and_it_gets_a_good_way_to_the_rim(name):
     function, radius, share = MAPS[name]
@@ -89,6 +90,7 @@ def attention(x, weights, value_bias=0.0, out_bias=0.0):
     return np.einsum("nts,snw,nwo->to", weights, values, OUT) + out_bias
 
 
+@pytest.mark.result("lem-ch04-average")
 @pytest.mark.parametrize("n", [1, 10, 1000])
 @pytest.mark.parametrize("concentration", [0.01, 1.0])
 def test_attention_stays_in_one_ball_whatever_the_weights_and_the_number_of_keys(n, concentration):
@@ -101,6 +103,7 @@ def test_attention_stays_in_one_ball_whatever_the_weights_and_the_number_of_keys
     assert np.linalg.norm(attention(x, weights, value_bias, out_bias), axis=-1).max() <= radius * (1 + 1e-12)
 
 
+@pytest.mark.result("prop-ch04-parts")
 def test_the_ball_of_attention_is_nearly_reached_when_each_head_looks_at_its_own_worst_item():
     """Alternating ascent: each head's item is turned towards the present output."""
     maps = np.einsum("dnw,nwo->ndo", np.repeat(VALUE, N // K, 1), OUT)
@@ -116,6 +119,7 @@ def test_the_ball_of_attention_is_nearly_reached_when_each_head_looks_at_its_own
     assert 0.7 * radius < best <= radius * (1 + 1e-12)
 
 
+@pytest.mark.result("prop-ch04-jumps")
 def test_a_bounded_activation_has_a_radius_without_being_continuous():
     assert dispersion.activation_radius(1e9, 16, "sign") == 4.0
     assert dispersion.activation_radius(1e9, 16, "tanh") == 4.0
@@ -125,6 +129,7 @@ def test_a_bounded_activation_has_a_radius_without_being_continuous():
         dispersion.activation_radius(1.0, 4, "reciprocal")
 
 
+@pytest.mark.result("prop-ch04-parts")
 def test_norms_without_epsilon_do_not_know_the_radius_and_with_it_shrink_to_zero():
     gain = np.ones(D)
     assert dispersion.rms_norm_radius(1e-6, gain) == dispersion.rms_norm_radius(1e6, gain) == math.sqrt(D)

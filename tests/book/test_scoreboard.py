@@ -216,6 +216,43 @@ def test_verdict_on_the_bound_in_training_needs_every_look(rows, word):
     assert scoreboard.judge_training(rows) == word
 
 
+def transformers(presets=5, toys=3, rows=2_000, attack=(), toy=()):
+    """Data of the stored result transformer_spread with nothing above its certificate, but for what is changed."""
+    attacked = {"rows": rows, "ascents": 128, "random": -0.4, "ascent": -0.1, "own": 1e-7, "certified": -1e-3}
+    trained = {
+        "certified_spread": [[10.0, 20.0]],
+        "certified_radius": [1.0, 5.0],
+        "spread_at": [[[4.0, 5.0]], [[3.0, 9.0]]],
+        "radius_at": [[1.0, 2.0], [1.0, 3.0]],
+        "worst": [[9.0, 11.0]],
+        "excess_at": [{"own": 1e-6, "certified": -5.0}] * 2,
+    }
+    causal = {key: value for key, value in trained.items() if key not in ("worst", "excess_at")}
+    return {
+        "attacks": [attacked | dict(attack)] + [attacked] * (presets - 1),
+        "toys": [trained | dict(toy)] + [trained] * (toys - 1) + [causal],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({}, scoreboard.REPRODUCED),
+        ({"attack": {"ascent": 0.01}}, scoreboard.NOT),
+        ({"attack": {"own": math.nan}}, scoreboard.NOT),
+        ({"toy": {"spread_at": [[[4.0, 5.0]], [[3.0, 20.1]]]}}, scoreboard.NOT),
+        ({"toy": {"radius_at": [[1.0, 5.1], [1.0, 3.0]]}}, scoreboard.NOT),
+        ({"toy": {"worst": [[10.1, 1.0]]}}, scoreboard.NOT),
+        ({"toy": {"excess_at": [{"own": 0.01, "certified": -5.0}]}}, scoreboard.NOT),
+        ({"presets": 4}, scoreboard.NOT_TRIED),
+        ({"toys": 2}, scoreboard.NOT_TRIED),
+        ({"rows": 999}, scoreboard.NOT_TRIED),
+    ],
+)
+def test_the_theorem_stands_while_nothing_exceeds_its_certificate(changed, word):
+    assert scoreboard.judge_transformers(transformers(**changed)) == word
+
+
 @pytest.mark.parametrize(
     ("words", "word"),
     [

@@ -66,6 +66,11 @@ def chapter03() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
+def chapter04() -> SimpleNamespace:
+    return functions_of("04_transformers_disperse")
+
+
+@pytest.fixture(scope="session")
 def chapter05() -> SimpleNamespace:
     return functions_of("05_price_of_sharpness")
 

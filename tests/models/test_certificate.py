@@ -38,6 +38,7 @@ def model_of(name):
     return model, certify(model)
 
 
+@pytest.mark.result("thm-ch04-radii")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_measured_radii_and_spreads_stay_below_the_certificate_for_any_number_of_tokens(name):
     model, certificate = model_of(name)
@@ -49,6 +50,7 @@ def test_measured_radii_and_spreads_stay_below_the_certificate_for_any_number_of
         assert (captured.spread.max((1, 2)) <= certificate.spread * (1 + 1e-5)).all()
 
 
+@pytest.mark.result("thm-ch04-radii")
 @pytest.mark.parametrize("name", ["gpt", "gemma 2", "no norm", "no residual, no epsilon"])
 def test_no_ascent_on_the_embeddings_gets_past_the_certificate(name):
     """Any vectors in the ball of the embeddings, moved to make each layer's norms and spreads larger."""

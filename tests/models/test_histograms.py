@@ -26,6 +26,7 @@ def run(model, counts):
     return jax.jit(lambda counts: histograms.run(model, counts))(jnp.asarray(counts))
 
 
+@pytest.mark.result("prop-ch04-histogram")
 @pytest.mark.parametrize(
     "changes", [dict(key_heads=2, norm="rms", mlp="gated", attention_soft_cap=3.0, scale=0.7, norm_epsilon=0.0)]
 )
@@ -45,6 +46,7 @@ def test_histograms_give_what_the_tokens_give(changes):
             np.testing.assert_allclose(rows.entropy[:, batch, symbol], captured.stats.entropy[:, batch, at], rtol=1e-4)
 
 
+@pytest.mark.result("prop-ch04-histogram")
 def test_the_weights_of_all_tokens_sum_to_one_and_a_multiple_divides_them():
     model = model_of()
     counts = jnp.asarray(np.random.default_rng(0).integers(0, 9, (4, 7)).astype("f4")).at[:, 0].set(1)
@@ -57,6 +59,7 @@ def test_the_weights_of_all_tokens_sum_to_one_and_a_multiple_divides_them():
     np.testing.assert_allclose(often.entropy - once.entropy, 30 * np.log(2), rtol=1e-4)
 
 
+@pytest.mark.result("cor-ch04-size")
 def test_at_any_number_of_tokens_rows_keep_to_the_certificate_and_its_tight_bound():
     model = model_of()
     certificate = certify(model)
