@@ -252,6 +252,36 @@ def judge_training(rows: Sequence[Mapping[str, Any]]) -> str:
     return REPRODUCED if all(share <= 1 + SINGLE for row in rows for share in row["worst_norms"]) else NOT
 
 
+GROWING, SOME_GROWING, FEWEST_SIZES = 0.9, 0.5, 5
+
+
+def growing_heads(found: Mapping[str, Any]) -> tuple[int, int]:
+    """How many heads of a language model have more entropy at the longest prompt than at the shortest, and of how many.
+
+    Args:
+      found: the data of the stored result language_model.
+    """
+    first, last = (np.array(found["rows"][end]["entropy"]) for end in (0, -1))
+    return int((last > first).sum()), first.size
+
+
+def judge_growth(found: Mapping[str, Any]) -> str:
+    """The verdict on Figure 3, that the entropy of a language model's heads grows with the number of items.
+
+    Reproduced: nine heads in ten have more entropy at the longest prompt than at the shortest, of at least five.
+    Partly: more than half have. Not reproduced: half or fewer.
+
+    Args:
+      found: the data of the stored result language_model; its module in tools/stored_results says what it holds.
+    """
+    if len(found["rows"]) < FEWEST_SIZES:
+        return NOT_TRIED
+    growing, heads = growing_heads(found)
+    if growing >= GROWING * heads:
+        return REPRODUCED
+    return PARTLY if growing > SOME_GROWING * heads else NOT
+
+
 FEWEST_PRESETS, FEWEST_TOYS = 5, 3
 
 

@@ -374,3 +374,17 @@ def test_verdict_on_the_cascade_follows_from_the_later_layers(spreads, models, w
 )
 def test_verdict_on_hastening_follows_from_the_top_weights(pairs, word):
     assert scoreboard.judge_hastening(pairs) == word
+
+
+@pytest.mark.parametrize(
+    "growing, sizes, wanted",
+    [(10, 5, "REPRODUCED"), (9, 5, "REPRODUCED"), (8, 5, "PARTLY"), (5, 5, "NOT"), (0, 5, "NOT"), (10, 4, "NOT_TRIED")],
+)
+def test_figure_3_is_judged_by_the_share_of_heads_whose_entropy_grows(growing, sizes, wanted):
+    def row(entropies):
+        return {"entropy": [entropies[:5], entropies[5:]]}
+
+    first, last = [2.0] * 10, [2.5] * growing + [1.5] * (10 - growing)
+    found = {"rows": [row(first), *[row(last)] * (sizes - 1)]}
+    assert scoreboard.growing_heads(found) == (growing, 10)
+    assert scoreboard.judge_growth(found) == getattr(scoreboard, wanted)
