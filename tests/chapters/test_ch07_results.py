@@ -15,6 +15,7 @@ from hypothesis import given, settings
 
 from adatemp import dispersion
 from tools.make_results import STORED
+from tools.stored_results import depth_by_layer
 
 SEED = st.integers(0, 2**32 - 1)
 # Rounding of float64 products of width 8, relative to what is compared.
@@ -240,6 +241,14 @@ def test_what_inducing_points_gather_tends_to_a_limit_that_differs_from_point_to
 @pytest.fixture(scope="module")
 def stored():
     return json.loads((STORED / "depth_by_layer.json").read_text("utf-8"))
+
+
+def test_the_stored_run_is_whole(stored):
+    assert tuple(stored["provenance"]["cells"]) == depth_by_layer.CELLS
+    data = stored["data"]
+    assert len(data["cascade"]) == 5 * len(data["kinds"])
+    for row in data["rows"]:
+        assert len(row["looks"]) == len(data["sizes"]) * len(depth_by_layer.readings(row["layers"]))
 
 
 def test_only_the_encoder_without_residual_is_uniform_ever_after(stored):
