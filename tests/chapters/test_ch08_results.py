@@ -155,3 +155,11 @@ def test_two_ways_to_fit_come_near_the_published_map_and_least_squares_of_beta_d
     assert min(curves, key=lambda c: c["distance"])["way"] in ("temperature", "median")
     highest = max(curves, key=lambda c: max(b for b in c["beta"] if b is not None))
     assert highest["way"] == "beta"
+
+
+def test_the_heads_come_close_to_the_end_of_the_window_and_do_not_pass_it(table1):
+    rows, at = table1
+    entropy = np.mean([row["entropy"][at[16_384]] for row in rows])
+    assert 5.0 < entropy < 5.9445
+    assert percent(rows, "adaptive", "unchanged")[:, at[16_384]].mean() < 5
+    assert abs((percent(rows, "held") - percent(rows, "adaptive")).mean(0)).max() < 0.5
