@@ -62,3 +62,18 @@ def test_the_verdict_of_the_page_holds(bench):
         assert end[task]["hard"] < 0.95  # ranking fails
         assert end[task]["own"] < end[task]["hard"] - 0.2  # and softmax loses more than that
         assert end[task]["guarded"] > end[task]["hard"] - 0.05
+
+
+def test_maps_trained_in_its_place_do_on_the_needle_what_the_theorems_say(bench):
+    for name in ("log length", "scalable", "1.5-entmax", "sparsemax"):
+        assert reading(bench, "needle", "own", name)[:, -1].mean() > 0.97
+        assert reading(bench, "maximum", "own", name)[:, -1].mean() < 0.85  # uniform priorities: none holds
+    for name in ("sigmoid", "stick-breaking", "published map"):
+        accuracy = reading(bench, "needle", "own", name).mean(0)
+        assert accuracy[0] > 0.97 and accuracy[-1] < 0.6
+
+
+def test_a_sink_cannot_be_told_from_softmax_at_the_longest_length(bench):
+    for gains in bench["against_softmax"]["variants"].values():
+        for name in ("null slot", "learned sink"):
+            assert abs(gains[name]["gain"][-1]) < gains[name]["half_width"][-1]
