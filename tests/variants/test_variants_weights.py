@@ -182,8 +182,10 @@ def test_top_k_of_a_row_of_at_most_k_keys_is_softmax_to_the_bit():
     np.testing.assert_array_equal(variants.top_k(z, 5, where=where), plain)
 
 
-def test_the_identity_setting_of_a_length_rule_is_softmax_to_the_bit():
+def test_the_identity_setting_of_a_length_rule_is_softmax():
+    """To the bit where beta is 1 by construction; where it comes out as 1, XLA may round a row's sum another way."""
     z = 4 * jax.random.normal(jax.random.key(3), (3, 50))
-    for weights in (variants.yarn_softmax(z, 1.0), variants.llama4_softmax(z), variants.scalable_softmax(z, 0.0, 1.0)):
-        np.testing.assert_array_equal(weights, jax.nn.softmax(z))
+    np.testing.assert_array_equal(variants.yarn_softmax(z, 1.0), jax.nn.softmax(z))
+    for weights in (variants.llama4_softmax(z), variants.scalable_softmax(z, 0.0, 1.0)):
+        np.testing.assert_array_max_ulp(np.asarray(weights), np.asarray(jax.nn.softmax(z)), 4)
     np.testing.assert_allclose(variants.log_length_softmax(z, 50), jax.nn.softmax(z), rtol=1e-6)
